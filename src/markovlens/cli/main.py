@@ -1,0 +1,84 @@
+"""Picks the subcommand, turns errors into one line and an exit code."""
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from importlib.metadata import version
+from typing import NoReturn
+
+import tyro
+
+# Each command is the function of the same name in the module of the same name, imported only when
+# it is called for: `markovlens --help` needs neither JAX nor matplotlib.
+COMMANDS = {
+    "demo": "the five-minute tour",
+    "models": "list the library of small POMDPs",
+    "analyze": "TD(λ) values and the λ-discrepancy of a model: how much, and where",
+}
+
+BAD_INPUT = 2
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Entry point of the `markovlens` command."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in argv
+    argv = [argument for argument in argv if argument != "--debug"]
+    try:
+        sys.exit(_run(argv) or 0)
+    except KeyboardInterrupt:
+        _fail("interrupted; what was finished is saved, run the same command to go on", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (ValueError, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        _fail(str(error), BAD_INPUT)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        message = f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)"
+        _fail(message, INTERNAL_ERROR)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    one_line = " ".join(message.split())
+    print(f"markovlens: {one_line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _run(argv: list[str]) -> int | None:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if argv[0] == "--version":
+        print(f"markovlens {version('markovlens')}")
+        return 0
+    if argv[0] not in COMMANDS:
+        from markovlens.names import unknown_name
+
+        raise unknown_name("command", argv[0], COMMANDS)
+    command = getattr(import_module(f"markovlens.cli.{argv[0]}"), argv[0])
+    return tyro.cli(command, prog=f"markovlens {argv[0]}", args=argv[1:])
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: markovlens COMMAND [options]",
+            "",
+            "Is my observation Markov? If not, what must be remembered?",
+            "",
+            *lines,
+            "",
+            "markovlens COMMAND --help   what a command does, with an example",
+            "markovlens --version        the version",
+            "--debug                     with any command: show the traceback of an error",
+        ]
+    )

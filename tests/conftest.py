@@ -1,0 +1,22 @@
+"""Strict JAX, and jaxtyping's shapes checked by beartype, in every test."""
+
+import os
+
+# The suite runs two pytest workers on two cores: one thread each, or they fight over them.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import hypothesis
+import jax
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+hypothesis.settings.register_profile("markovlens", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("markovlens")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_global_changes():
+    """No test, and nothing it calls, may leave 64-bit floats switched on."""
+    yield
+    assert not jax.config.jax_enable_x64
