@@ -1,0 +1,162 @@
+"""The contract every environment keeps.
+
+An environment is an immutable module; what changes is its state, a PyTree. A
+step is a pure function of (key, state, action). Its randomness is drawn apart
+from its rules, so that a rollout can draw all of it at once, ahead of the loop:
+
+    step(key, state, action) = transition(state, action, noise(key))
+
+`terminated` means the process is over and the value from here on is 0;
+`truncated` means only that we stopped watching, so a learner bootstraps from
+the final observation. Never both.
+"""
+
+import abc
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from markovlens.envs.spaces import Discrete, Space
+
+State = TypeVar("State")
+Noise = TypeVar("Noise")
+
+
+class Step(eqx.Module):
+    """What an action led to. At the end of an episode, `observation` is the final one."""
+
+    observation: Array
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+    @property
+    def ended(self) -> Bool[Array, ""]:
+        return self.terminated | self.truncated
+
+
+class Env(eqx.Module, Generic[State, Noise]):
+    """An environment. Subclasses are final: to change one, wrap it."""
+
+    @property
+    @abc.abstractmethod
+    def gamma(self) -> float:
+        """The discount: part of the problem, not of the agent."""
+
+    @property
+    @abc.abstractmethod
+    def observation_space(self) -> Space: ...
+
+    @property
+    @abc.abstractmethod
+    def action_space(self) -> Space: ...
+
+    @abc.abstractmethod
+    def reset(self, key: PRNGKeyArray) -> tuple[State, Array]:
+        """A fresh start: the state, and the first observation."""
+
+    @abc.abstractmethod
+    def noise(self, key: PRNGKeyArray) -> Noise:
+        """All the randomness of one step, whatever the state and action will be."""
+
+    @abc.abstractmethod
+    def transition(self, state: State, action: Array, noise: Noise) -> tuple[State, Step]:
+        """One step, given its randomness."""
+
+    def step(self, key: PRNGKeyArray, state: State, action: Array) -> tuple[State, Step]:
+        """One step."""
+        return self.transition(state, action, self.noise(key))
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether some actions are forbidden in some states (see `action_mask`)."""
+        return False
+
+    def action_mask(self, state: State) -> Bool[Array, "A"]:
+        """Which actions are allowed now."""
+        if not isinstance(self.action_space, Discrete):
+            raise TypeError("only discrete actions have a mask")
+        return jnp.ones(self.action_space.n, dtype=bool)
+
+    @property
+    def shortest_episode(self) -> int:
+        """No episode has fewer steps than this: bounds how many starts a rollout can need."""
+        return 1
+
+    @property
+    def time_limit(self) -> int | None:
+        """Episodes are truncated after this many steps; None if never."""
+        return None
+
+    @property
+    def full_observation_space(self) -> Space:
+        """The space of `full_observation`."""
+        raise TypeError(f"{type(self).__name__} does not show its full state")
+
+    def full_observation(self, state: State) -> Array:
+        """Everything there is to know: what an agent with perfect memory could work from."""
+        raise TypeError(f"{type(self).__name__} does not show its full state")
+
+
+class TimeLimitState(eqx.Module, Generic[State]):
+    inner: State
+    time: Int[Array, ""]
+
+
+class TimeLimit(Env[TimeLimitState[State], Noise]):
+    """Truncates episodes after `limit` steps."""
+
+    env: Env[State, Noise]
+    limit: int = eqx.field(static=True)
+
+    @property
+    def gamma(self) -> float:
+        return self.env.gamma
+
+    @property
+    def observation_space(self) -> Space:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.env.action_space
+
+    @property
+    def masks_actions(self) -> bool:
+        return self.env.masks_actions
+
+    @property
+    def shortest_episode(self) -> int:
+        return min(self.limit, self.env.shortest_episode)
+
+    @property
+    def time_limit(self) -> int:
+        return self.limit
+
+    @property
+    def full_observation_space(self) -> Space:
+        return self.env.full_observation_space
+
+    def full_observation(self, state: TimeLimitState[State]) -> Array:
+        return self.env.full_observation(state.inner)
+
+    def action_mask(self, state: TimeLimitState[State]) -> Bool[Array, "A"]:
+        return self.env.action_mask(state.inner)
+
+    def noise(self, key: PRNGKeyArray) -> Noise:
+        return self.env.noise(key)
+
+    def reset(self, key: PRNGKeyArray) -> tuple[TimeLimitState[State], Array]:
+        inner, observation = self.env.reset(key)
+        return TimeLimitState(inner, jnp.int32(0)), observation
+
+    def transition(
+        self, state: TimeLimitState[State], action: Array, noise: Noise
+    ) -> tuple[TimeLimitState[State], Step]:
+        inner, step = self.env.transition(state.inner, action, noise)
+        time = state.time + 1
+        late = (time >= self.limit) & ~step.terminated
+        step = Step(step.observation, step.reward, step.terminated, step.truncated | late)
+        return TimeLimitState(inner, time), step
