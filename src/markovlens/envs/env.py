@@ -12,7 +12,7 @@ the final observation. Never both.
 """
 
 import abc
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -100,16 +100,48 @@ class Env(eqx.Module, Generic[State, Noise]):
         raise TypeError(f"{type(self).__name__} does not show its full state")
 
 
-class TimeLimitState(eqx.Module, Generic[State]):
+class Wrapped(eqx.Module, Generic[State]):
+    """The state of a wrapped environment, and what the wrapper itself remembers beside it."""
+
     inner: State
-    time: Int[Array, ""]
+    memory: Any
 
 
-class TimeLimit(Env[TimeLimitState[State], Noise]):
-    """Truncates episodes after `limit` steps."""
+class Wrapper(Env[Wrapped[State], Noise]):
+    """An environment seen through another one: everything is forwarded but what `begin` and
+    `follow` change. A wrapper that changes a space says so in that space's property.
+    """
 
-    env: Env[State, Noise]
-    limit: int = eqx.field(static=True)
+    env: eqx.AbstractVar[Env[State, Noise]]
+
+    def begin(self, inner: State, observation: Array) -> tuple[Any, Array]:
+        """At a start: what the wrapper remembers, and the observation it shows."""
+        return None, observation
+
+    @abc.abstractmethod
+    def follow(self, memory: Any, inner: State, action: Array, step: Step) -> tuple[Any, Step]:
+        """After a step into `inner`: what the wrapper remembers, and the step it shows."""
+
+    def reset(self, key: PRNGKeyArray) -> tuple[Wrapped[State], Array]:
+        inner, observation = self.env.reset(key)
+        memory, observation = self.begin(inner, observation)
+        return Wrapped(inner, memory), observation
+
+    def transition(
+        self, state: Wrapped[State], action: Array, noise: Noise
+    ) -> tuple[Wrapped[State], Step]:
+        inner, step = self.env.transition(state.inner, action, noise)
+        memory, step = self.follow(state.memory, inner, action, step)
+        return Wrapped(inner, memory), step
+
+    def noise(self, key: PRNGKeyArray) -> Noise:
+        return self.env.noise(key)
+
+    def action_mask(self, state: Wrapped[State]) -> Bool[Array, "A"]:
+        return self.env.action_mask(state.inner)
+
+    def full_observation(self, state: Wrapped[State]) -> Array:
+        return self.env.full_observation(state.inner)
 
     @property
     def gamma(self) -> float:
@@ -129,34 +161,49 @@ class TimeLimit(Env[TimeLimitState[State], Noise]):
 
     @property
     def shortest_episode(self) -> int:
-        return min(self.limit, self.env.shortest_episode)
+        return self.env.shortest_episode
 
     @property
-    def time_limit(self) -> int:
-        return self.limit
+    def time_limit(self) -> int | None:
+        return self.env.time_limit
 
     @property
     def full_observation_space(self) -> Space:
         return self.env.full_observation_space
 
-    def full_observation(self, state: TimeLimitState[State]) -> Array:
-        return self.env.full_observation(state.inner)
 
-    def action_mask(self, state: TimeLimitState[State]) -> Bool[Array, "A"]:
-        return self.env.action_mask(state.inner)
+def unwrap(env: Env, state: Any) -> tuple[Env, Any]:
+    """The innermost environment and its part of the state: what there is to draw or inspect."""
+    while isinstance(env, Wrapper):
+        env, state = env.env, state.inner
+    return env, state
 
-    def noise(self, key: PRNGKeyArray) -> Noise:
-        return self.env.noise(key)
 
-    def reset(self, key: PRNGKeyArray) -> tuple[TimeLimitState[State], Array]:
-        inner, observation = self.env.reset(key)
-        return TimeLimitState(inner, jnp.int32(0)), observation
+class TimeLimit(Wrapper[State, Noise]):
+    """Truncates episodes after `limit` steps."""
 
-    def transition(
-        self, state: TimeLimitState[State], action: Array, noise: Noise
-    ) -> tuple[TimeLimitState[State], Step]:
-        inner, step = self.env.transition(state.inner, action, noise)
-        time = state.time + 1
+    env: Env[State, Noise]
+    limit: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"the time limit must be at least 1 step, got {self.limit}")
+
+    @property
+    def shortest_episode(self) -> int:
+        return min(self.limit, self.env.shortest_episode)
+
+    @property
+    def time_limit(self) -> int:
+        return self.limit if self.env.time_limit is None else min(self.limit, self.env.time_limit)
+
+    def begin(self, inner: State, observation: Array) -> tuple[Int[Array, ""], Array]:
+        return jnp.int32(0), observation
+
+    def follow(
+        self, memory: Int[Array, ""], inner: State, action: Array, step: Step
+    ) -> tuple[Int[Array, ""], Step]:
+        time = memory + 1
         late = (time >= self.limit) & ~step.terminated
         step = Step(step.observation, step.reward, step.terminated, step.truncated | late)
-        return TimeLimitState(inner, time), step
+        return time, step
