@@ -6,8 +6,8 @@ switched: the scope is entered around each call and left after it.
 """
 
 from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from functools import lru_cache, partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,11 +37,37 @@ def as_float64(tree: T) -> T:
 
 
 def in_float64(fn: Callable[P, T]) -> Callable[P, T]:
-    """Run `fn` with float64 switched on and its numeric arguments converted to it."""
+    """Run `fn(*arrays, **static)`, and its gradient, in float64.
+
+    JAX runs the backward pass of a function wherever `jax.grad` was called, which
+    may be outside the scope; so forward and backward each enter it themselves.
+    Keyword arguments are static.
+    """
 
     @wraps(fn)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        with jax.enable_x64(True):
-            return fn(*as_float64(args), **as_float64(kwargs))
+    def wrapped(*args: P.args, **static: P.kwargs) -> T:
+        run = _with_scoped_gradient(fn, tuple(sorted(static.items())))
+        return run(*as_float64(args))
 
     return wrapped
+
+
+@lru_cache(maxsize=None)
+def _with_scoped_gradient(fn: Callable[..., Any], static: tuple[tuple[str, Any], ...]) -> Any:
+    call = partial(fn, **dict(static))
+
+    @jax.custom_vjp
+    def run(*args: Any) -> Any:
+        with jax.enable_x64(True):
+            return call(*args)
+
+    def forward(*args: Any) -> tuple[Any, Any]:
+        with jax.enable_x64(True):
+            return jax.vjp(call, *args)
+
+    def backward(pull_back: Any, cotangents: Any) -> Any:
+        with jax.enable_x64(True):
+            return pull_back(cotangents)
+
+    run.defvjp(forward, backward)
+    return run

@@ -72,20 +72,22 @@ class Pomdp(eqx.Module):
 
     @property
     def n_states(self) -> int:
-        return self.T.shape[1]
+        return len(self.states)
 
     @property
     def n_actions(self) -> int:
-        return self.T.shape[0]
+        return len(self.actions)
 
     @property
     def n_observations(self) -> int:
-        return self.Phi.shape[1]
+        return len(self.observations)
 
     @property
     def terminal(self) -> Bool[Array, "S"]:
         """States that no action leaves and that pay nothing: the episode is over there."""
-        return _terminal(self.T, self.R)
+        with jax.enable_x64(True):
+            stays = jnp.diagonal(self.T, axis1=1, axis2=2) > 1.0 - 1e-12
+            return stays.all(axis=0) & (self.R == 0.0).all(axis=1)
 
     def __repr__(self) -> str:
         sizes = (
@@ -93,19 +95,14 @@ class Pomdp(eqx.Module):
             _count(self.n_actions, "action"),
             _count(self.n_observations, "observation"),
         )
-        gamma = "traced" if is_traced(self.gamma) else f"{float(self.gamma):g}"
+        known = eqx.is_array(self.gamma) and self.gamma.ndim == 0 and not is_traced(self.gamma)
+        gamma = f"{float(self.gamma):g}" if known else repr(self.gamma)
         return f"Pomdp({', '.join(sizes)}, gamma={gamma})"
 
 
 @in_float64
 def _expected_reward(T: Float[Array, "A S S"], R: Array) -> Float[Array, "S A"]:
     return R if R.ndim == 2 else jnp.einsum("ast,ast->sa", T, R)
-
-
-@in_float64
-def _terminal(T: Float[Array, "A S S"], R: Float[Array, "S A"]) -> Bool[Array, "S"]:
-    stays = jnp.diagonal(T, axis1=1, axis2=2) > 1.0 - 1e-12
-    return stays.all(axis=0) & (R == 0.0).all(axis=1)
 
 
 def _count(n: int, noun: str) -> str:
@@ -123,9 +120,7 @@ def _numbers(name: str, value: object) -> np.ndarray | jax.Array:
         ) from None
 
 
-def _names(
-    kind: str, names: Sequence[str] | None, expected: int, prefix: str
-) -> tuple[str, ...]:
+def _names(kind: str, names: Sequence[str] | None, expected: int, prefix: str) -> tuple[str, ...]:
     if names is None:
         return tuple(f"{prefix}{i}" for i in range(expected))
     names = tuple(str(name) for name in names)

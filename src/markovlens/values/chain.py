@@ -1,0 +1,93 @@
+"""A POMDP, a policy and a memory together form a Markov chain over (state, memory).
+
+The agent sees *one* observation o ~ Φ(s) and uses it for both its action and
+its memory update, so
+
+    P(s, m → s', m') = Σ_o Φ(o|s) Σ_a π(a|o, m) μ(m'|o, a, m) T(s'|s, a).
+
+This is the exact view. (Folding μ into the dynamics draws a second observation
+for the memory, which is something else as soon as Φ is stochastic.) Without a
+memory, M has one element and every formula reduces to the paper's.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from markovlens.pomdp.model import Pomdp
+from markovlens.values.linear import Factored
+
+
+class Chain(eqx.Module):
+    """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a."""
+
+    pomdp: Pomdp
+    policy: Float[Array, "O M A"]
+    memory: Float[Array, "O A M M"]
+    moves: Float[Array, "S M S M"]  # P, with γ's terminal rule applied
+    rewards: Float[Array, "S M"]  # r_π(s, m) = Σ_oa Φ π R
+    system: Factored  # I - γP, shared by the occupancy and the state values
+    occupancy: Float[Array, "S M"]  # c(s, m), discounted visits
+    weights: Float[Array, "O M S"]  # W(s | o, m)
+    projected_moves: Float[Array, "A O M S"]  # Σ_s W(s|o,m) T(s'|s,a)
+    projected_rewards: Float[Array, "O M A"]  # Σ_s W(s|o,m) R(s,a)
+
+    def __init__(
+        self, pomdp: Pomdp, policy: Float[Array, "O M A"], memory: Float[Array, "O A M M"]
+    ):
+        n_states, n_memory = pomdp.n_states, policy.shape[1]
+        alive = going_on(pomdp)
+        self.pomdp, self.policy, self.memory = pomdp, policy, memory
+        choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
+        self.moves = _sum_over_actions(choice * alive[:, None, None, None], pomdp.T)
+        self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
+        size = n_states * n_memory
+        self.system = Factored(jnp.eye(size) - pomdp.gamma * self.moves.reshape(size, size))
+        start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
+        self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
+        self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
+        self.projected_moves = jnp.einsum("oms,ast->aomt", self.weights * alive, pomdp.T)
+        self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
+
+    @property
+    def state_values(self) -> Float[Array, "S M"]:
+        """V(s, m) = (I - γP)⁻¹ r_π."""
+        return self.system.solve(self.rewards.reshape(-1)).reshape(self.rewards.shape)
+
+    @property
+    def visits(self) -> Float[Array, "O M"]:
+        """Pr(o, m): discounted share of visits, the terminal states left out.
+
+        As γ → 1 the terminal states would otherwise swallow all of it.
+        """
+        going = jnp.where(self.pomdp.terminal[:, None], 0.0, self.occupancy)
+        counts = jnp.einsum("so,sm->om", self.pomdp.Phi, going)
+        return _divide(counts, counts.sum())
+
+
+def going_on(pomdp: Pomdp) -> Float[Array, "S"]:
+    """1 where the chain goes on; 0 at terminal states when γ = 1, to stop it there.
+
+    With γ < 1 a terminal state is an ordinary absorbing state; with γ = 1 its
+    visits would be infinite, so they are counted once, on entering.
+    """
+    stops: Bool[Array, "S"] = pomdp.terminal & (pomdp.gamma >= 1.0)
+    return jnp.where(stops, 0.0, 1.0)
+
+
+def _sum_over_actions(
+    choice: Float[Array, "S M A N"], T: Float[Array, "A S S"]
+) -> Float[Array, "S M S N"]:
+    """Σ_a choice[s,m,a,n] T[a,s,t], without a transposed copy of T."""
+    terms = choice.transpose(2, 0, 1, 3)[:, :, :, None, :] * T[:, :, None, :, None]
+    return terms.sum(axis=0)
+
+
+def _normalise(counts: Float[Array, "... n"]) -> Float[Array, "... n"]:
+    """Rows that sum to 1, except rows of zeros, which stay zeros."""
+    return _divide(counts, counts.sum(axis=-1, keepdims=True))
+
+
+def _divide(x: Float[Array, "..."], by: Float[Array, "..."]) -> Float[Array, "..."]:
+    positive = by > 0.0
+    return jnp.where(positive, x / jnp.where(positive, by, 1.0), 0.0)

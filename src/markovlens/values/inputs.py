@@ -1,0 +1,71 @@
+"""The door of the closed form: policies, memories and λ, checked before any work is done."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from markovlens.pomdp.model import ROW_SUM_TOLERANCE, Pomdp
+from markovlens.precision import as_float64, is_traced
+
+
+def check_policy_and_memory(
+    pomdp: Pomdp, policy: ArrayLike, memory: ArrayLike | None
+) -> tuple[Float[Array, "O M A"], Float[Array, "O A M M"]]:
+    """Checked arrays with a memory axis; without a memory, the trivial one of a single state."""
+    n_observations, n_actions = pomdp.n_observations, pomdp.n_actions
+    if memory is None:
+        policy = _checked(policy, (n_observations, n_actions), "policy", "[observation, action]")
+        with jax.enable_x64(True):
+            trivial = jnp.ones((n_observations, n_actions, 1, 1), dtype=jnp.float64)
+            return policy[:, None, :], trivial
+    n_memory = np.shape(memory)[-1] if np.ndim(memory) else 0
+    if n_memory == 0:
+        raise ValueError("a memory needs at least one memory state")
+    memory = _checked(
+        memory,
+        (n_observations, n_actions, n_memory, n_memory),
+        "memory",
+        "[observation, action, memory, next memory]",
+    )
+    policy = _checked(
+        policy, (n_observations, n_memory, n_actions), "policy", "[observation, memory, action]"
+    )
+    return policy, memory
+
+
+def check_lambda(lam: ArrayLike, name: str = "lam") -> Float[Array, ""]:
+    """λ as a float64 scalar in [0, 1]."""
+    if np.shape(lam) != ():
+        raise ValueError(
+            f"{name} must be a single number, got shape {list(np.shape(lam))}; "
+            "use jax.vmap to sweep over λ"
+        )
+    if not is_traced(lam) and not 0.0 <= float(lam) <= 1.0:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be in [0, 1], got {float(lam):g}")  # type: ignore[arg-type]
+    return as_float64(jnp.asarray(lam) if is_traced(lam) else np.asarray(lam, np.float64))
+
+
+def _checked(value: ArrayLike, shape: tuple[int, ...], name: str, axes: str) -> Array:
+    if np.shape(value) != shape:
+        raise ValueError(
+            f"{name} must have shape {axes} = {list(shape)}, got {list(np.shape(value))}"
+        )
+    if not is_traced(value):
+        _check_distributions(np.asarray(value, dtype=np.float64), name)
+    return as_float64(value)  # type: ignore[return-value]
+
+
+def _check_distributions(rows: np.ndarray, name: str) -> None:
+    hint = "pass probabilities (for logits: jax.nn.softmax of them)"
+    if not np.isfinite(rows).all():
+        index = [int(i) for i in np.argwhere(~np.isfinite(rows))[0]]
+        raise ValueError(f"{name}{index} is not a finite number; {hint}")
+    if (rows < 0.0).any():
+        index = tuple(int(i) for i in np.argwhere(rows < 0.0)[0])
+        raise ValueError(f"{name}{list(index)} is {rows[index]:g}, below 0; {hint}")
+    sums = rows.sum(axis=-1)
+    bad = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"{name}{list(index)} sums to {sums[index]:.6g}, expected 1; {hint}")
