@@ -1,0 +1,291 @@
+"""PocMan: Pac-Man with senses instead of eyes.
+
+One step, in this order:
+
+1. The agent moves one cell (0 up, 1 right, 2 down, 3 left), or stays if a wall is there.
+2. It eats what is in its cell: a pellet for 10, a power pill for 20. The pill works at once and
+   for the next 30 steps.
+3. The ghosts that have left their starts move one cell, all at once. A ghost never turns back
+   unless it is in a dead end. It takes the way whose cell is nearest to its target in straight
+   distance (not counted through the tunnel), ties at random. The targets:
+   ghost 1, the agent; ghost 2, four cells ahead of the agent; ghost 3, where the sum of the
+   vectors to those two points; ghost 4, the agent if more than 8 cells away, else its scatter
+   corner. Frightened, each heads for its scatter corner.
+4. Agent and ghost meet when they are in one cell or have swapped cells. Frightened, the ghost is
+   eaten and put back on its start cell: 200 the first time, nothing later. Otherwise the agent
+   is caught.
+
+The game is over when the agent is caught or no pellet is left (power pills may be).
+Ghosts 1 to 4 stand still for the first 1, 5, 10 and 15 steps of the game; one
+that is eaten later moves on with the next step. The agent's heading is the
+direction in which it last really moved, at first left.
+
+What the agent senses, 11 bits:
+
+    0-3   a wall next to it: up, right, down, left
+    4     food, a pellet or a power pill, at most 2 cells away (|rows| + |columns|)
+    5     a ghost at most 2 cells away
+    6-9   a ghost in line of sight: up, right, down, left, as far as the next wall
+    10    the power pill works, in the next step too
+
+Walls do not stop smells. Smells and sight go through the tunnel.
+"""
+
+from functools import cache
+from itertools import permutations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from markovlens.envs.env import Env, Step
+from markovlens.envs.pocman_maze import (
+    DEFAULT_MAZE,
+    LEFT,
+    MOVES,
+    NO_DIRECTION,
+    Maze,
+    ghost_ways,
+    grid_distances,
+    lines_of_sight,
+    read_maze,
+    shortest_game,
+)
+from markovlens.envs.spaces import Binary, Box, Discrete
+
+PELLET, PILL, GHOST = 10.0, 20.0, 200.0
+POWER_STEPS = 30
+SMELL = 2
+AHEAD = 4
+SHY_DISTANCE = 8
+DELAYS = {1: 1, 2: 5, 3: 10, 4: 15}
+
+# A ghost's target: the agent's point, the point ahead and (less) its own, with these weights.
+_TARGET = {1: (1, 0, 0), 2: (0, 1, 0), 3: (1, 1, 1), 4: (1, 0, 0)}
+_ORDERS = np.array(list(permutations(range(4))), dtype=np.int32)
+_NO_WAY = 1 << 26
+
+
+class PocManState(eqx.Module):
+    """A game between two steps."""
+
+    agent: Int[Array, ""]  # cell * 4 + heading
+    ghosts: Int[Array, "G"]  # cell * 5 + direction
+    food: UInt32[Array, "W"]  # what is left to eat: bit c % 32 of word c // 32 is cell c
+    pellets: Int[Array, ""]  # how many pellets are left
+    power: Int[Array, ""]  # for how many more steps the ghosts are frightened
+    time: Int[Array, ""]  # steps since the start
+    paid: Bool[Array, "G"]  # which ghosts have been eaten
+
+
+class PocMan(Env[PocManState, Int[Array, "G 4"]]):
+    """PocMan on any maze (see `pocman_maze`); γ = 0.95.
+
+    >>> env = PocMan()
+    >>> state, observation = env.reset(jax.random.key(0))
+    >>> state, step = env.step(jax.random.key(1), state, 3)
+    >>> float(step.reward)
+    10.0
+    """
+
+    agent_after: Int[Array, "C4 4"]  # pose, action -> pose
+    agent_points: Int[Array, "C4 2 2"]  # pose -> (here, ahead) as (row, column)
+    own_bit: UInt32[Array, "C W"]
+    smelt_bits: UInt32[Array, "C W"]
+    bite: Float[Array, "C"]  # what the food of a cell pays
+    walls: Int[Array, "C"]  # observation bits 0-3
+    senses: Int[Array, "C C"]  # agent's cell, ghost's cell -> observation bits 5-9
+    position: Int[Array, "C 2"]
+    ghost_options: Int[Array, "C5 4 3"]  # pose, direction -> (row, column, penalty)
+    ghost_after: Int[Array, "C5 4"]  # pose, direction -> pose
+    ghost_homes: Int[Array, "G"]  # poses
+    corner_points: Int[Array, "G 2"]
+    delays: Int[Array, "G"]
+    target_weights: Int[Array, "G 3"]  # of agent, of ahead, of itself
+    shy: Bool[Array, "G"]
+    first_food: UInt32[Array, "W"]
+    text: str = eqx.field(static=True)
+
+    def __init__(self, maze: str = DEFAULT_MAZE):
+        self.text = maze
+        table = self.maze
+        cells, numbers = table.n_cells, table.ghost_numbers
+        position = table.position
+
+        ahead = position[:, None] + AHEAD * np.array(MOVES)
+        here = np.broadcast_to(position[:, None], ahead.shape)
+        self.agent_points = _int32(np.stack([here, ahead], axis=2).reshape(cells * 4, 2, 2))
+        free = table.neighbour >= 0
+        pose = np.arange(cells * 4).reshape(cells, 4, 1)
+        moved = table.neighbour * 4 + np.arange(4)
+        self.agent_after = _int32(np.where(free[:, None], moved[:, None], pose).reshape(-1, 4))
+
+        near = grid_distances(table) <= SMELL
+        self.own_bit = _packed(np.eye(cells, dtype=bool))
+        self.smelt_bits = _packed(near)
+        self.first_food = _packed(table.pellets | table.pills)
+        self.bite = jnp.asarray(np.where(table.pills, PILL, PELLET), dtype=jnp.float32)
+        self.walls = _int32(~free @ (1 << np.arange(4)))
+        seen = np.tensordot(1 << np.arange(6, 10), lines_of_sight(table), axes=1)
+        self.senses = _int32(seen + (near << 5))
+
+        ways = ghost_ways(table).reshape(cells * 5, 4)
+        penalty = np.where(ways < 0, _NO_WAY, 0)[..., None]
+        self.ghost_options = _int32(np.concatenate([position[ways], penalty], axis=-1))
+        self.ghost_after = _int32(ways * 5 + np.arange(4))
+        self.ghost_homes = _int32(np.array(table.ghost_starts) * 5 + NO_DIRECTION)
+        self.position = _int32(position)
+        self.corner_points = _int32(position[list(table.corners)])
+        self.delays = _int32([DELAYS[n] for n in numbers])
+        self.target_weights = _int32([_TARGET[n] for n in numbers])
+        self.shy = jnp.asarray([n == 4 for n in numbers])
+
+    @property
+    def maze(self) -> Maze:
+        """What is where."""
+        return _read_once(self.text)
+
+    @property
+    def gamma(self) -> float:
+        return 0.95
+
+    @property
+    def observation_space(self) -> Binary:
+        return Binary(11)
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(4)
+
+    @property
+    def shortest_episode(self) -> int:
+        return shortest_game(self.maze, tuple(DELAYS[n] for n in self.maze.ghost_numbers))
+
+    def reset(self, key: PRNGKeyArray) -> tuple[PocManState, Float[Array, "11"]]:
+        state = PocManState(
+            agent=jnp.int32(self.maze.start * 4 + LEFT),
+            ghosts=self.ghost_homes,
+            food=self.first_food,
+            pellets=jnp.int32(self.maze.pellets.sum()),
+            power=jnp.int32(0),
+            time=jnp.int32(0),
+            paid=jnp.zeros(len(self.ghost_homes), dtype=bool),
+        )
+        return state, self.observe(state)
+
+    def noise(self, key: PRNGKeyArray) -> Int[Array, "G 4"]:
+        """For each ghost an order of the four directions, to settle ties."""
+        n = len(self.ghost_homes)
+        words = jax.random.bits(key, ((n + 1) // 2,))
+        which = jnp.stack([words % 24, words // 24 % 24], axis=-1).reshape(-1)[:n]
+        return jnp.asarray(_ORDERS)[which]
+
+    def transition(
+        self, state: PocManState, action: Int[Array, ""], noise: Int[Array, "G 4"]
+    ) -> tuple[PocManState, Step]:
+        agent = self.agent_after[state.agent, action]
+        cell = agent // 4
+
+        food = state.food & ~self.own_bit[cell]
+        ate = (food != state.food).any()
+        bite = jnp.where(ate, self.bite[cell], 0.0)
+        power = jnp.where(bite == PILL, POWER_STEPS + 1, state.power)
+        pellets = state.pellets - (bite == PELLET)
+
+        frightened = power > 0
+        came = self._move_ghosts(state, agent, frightened, noise)
+        at, was = came // 5, state.ghosts // 5
+        met = (at == cell) | ((at == state.agent // 4) & (was == cell))
+        eaten = met & frightened
+        feast = GHOST * (eaten & ~state.paid).sum(dtype=jnp.float32)
+        after = PocManState(
+            agent=agent,
+            ghosts=jnp.where(eaten, self.ghost_homes, came),
+            food=food,
+            pellets=pellets,
+            power=jnp.maximum(power - 1, 0),
+            time=state.time + 1,
+            paid=state.paid | eaten,
+        )
+        over = (met & ~frightened).any() | (pellets == 0)
+        return after, Step(self.observe(after), bite + feast, over, jnp.zeros_like(over))
+
+    def _move_ghosts(
+        self,
+        state: PocManState,
+        agent: Int[Array, ""],
+        frightened: Bool[Array, ""],
+        order: Int[Array, "G 4"],
+    ) -> Int[Array, "G"]:
+        """Each ghost takes the allowed way that is nearest to its target."""
+        here, ahead = self.agent_points[agent]
+        own = self.position[state.ghosts // 5]
+        of_agent, of_ahead, of_own = self.target_weights.T[..., None]
+        target = of_agent * here[None] + of_ahead * ahead[None] - of_own * own
+        close = ((here[None] - own) ** 2).sum(-1) <= SHY_DISTANCE**2
+        to_corner = frightened | (self.shy & close)
+        target = jnp.where(to_corner[:, None], self.corner_points, target)
+
+        option = self.ghost_options[state.ghosts]
+        far = ((option[..., :2] - target[:, None]) ** 2).sum(-1) + option[..., 2]
+        # One number holds distance, order among ties and direction: its minimum is the choice.
+        best = (far * 16 + order * 4 + jnp.arange(4)[None]).min(-1)
+        moves = state.time >= self.delays
+        return jnp.where(moves, self.ghost_after[state.ghosts, best & 3], state.ghosts)
+
+    def observe(self, state: PocManState) -> Float[Array, "11"]:
+        """What the agent senses."""
+        cell = state.agent // 4
+        smells = (state.food & self.smelt_bits[cell]).any()
+        ghosts = jnp.bitwise_or.reduce(self.senses[cell, state.ghosts // 5])
+        bits = self.walls[cell] | (smells << 4) | ghosts | ((state.power > 0) << 10)
+        return ((bits >> jnp.arange(11)) & 1).astype(jnp.float32)
+
+    @property
+    def full_observation_space(self) -> Box:
+        ghosts, cells = len(self.ghost_homes), self.maze.n_cells
+        return Box((11 + (2 + ghosts) * cells + 4 + 5 * ghosts + ghosts + 2,), 0.0, 1.0)
+
+    def full_observation(self, state: PocManState) -> Float[Array, "F"]:
+        """Everything, in this order, each between 0 and 1.
+
+        The 11 sensed bits; food left in each cell; the agent's cell and its heading, each
+        ghost's cell and its direction, one-hot; which ghosts have been eaten; the steps of
+        power left and the steps so far, as shares of 30 and of the last ghost's delay.
+        """
+        cells = self.maze.n_cells
+        food = (state.food[:, None] >> jnp.arange(32, dtype=jnp.uint32)[None]) & 1
+        parts = [
+            self.observe(state),
+            food.reshape(-1)[:cells],
+            jax.nn.one_hot(state.agent // 4, cells),
+            jax.nn.one_hot(state.agent % 4, 4),
+            jax.nn.one_hot(state.ghosts // 5, cells).reshape(-1),
+            jax.nn.one_hot(state.ghosts % 5, 5).reshape(-1),
+            state.paid,
+            jnp.stack(
+                [state.power / POWER_STEPS, jnp.minimum(state.time / max(DELAYS.values()), 1)]
+            ),
+        ]
+        return jnp.concatenate([part.astype(jnp.float32) for part in parts])
+
+
+@cache
+def _read_once(text: str) -> Maze:
+    return read_maze(text)
+
+
+def _int32(values: object) -> Int[Array, "..."]:
+    return jnp.asarray(np.asarray(values, dtype=np.int32))
+
+
+def _packed(bits: np.ndarray) -> UInt32[Array, "... W"]:
+    """Bit c % 32 of word c // 32 is entry c of the last axis."""
+    short = -bits.shape[-1] % 32
+    padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, short)])
+    words = padded.reshape(*bits.shape[:-1], -1, 32).astype(np.uint32) << np.arange(
+        32, dtype=np.uint32
+    )
+    return jnp.asarray(words.sum(-1, dtype=np.uint32))
