@@ -76,6 +76,7 @@ class TMaze(Env[TMazeState, None]):
         turned = at_junction & (action <= DOWN)
         to_goal = (action == UP) == state.goal_up
         reward = jnp.where(turned, jnp.where(to_goal, GOAL_REWARD, OTHER_REWARD), 0.0)
+        reward = reward.astype(jnp.float32)
         moved = state.position + (action == RIGHT).astype(jnp.int32) - (action == LEFT)
         position = jnp.where(turned, self.corridor + 2, jnp.clip(moved, 0, self.corridor + 1))
         after = TMazeState(state.goal_up, position)
