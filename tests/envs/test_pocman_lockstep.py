@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from plain_pocman import PlainPocMan
 
 from markovlens.envs.pocman import PocMan
 from markovlens.envs.pocman_maze import DEFAULT_MAZE
+from tests.envs.plain_pocman import PlainPocMan
 
 # A crowded maze: a dead end, an open row and open columns, pills everywhere.
 CROWDED = """

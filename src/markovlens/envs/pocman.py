@@ -65,14 +65,13 @@ DELAYS = {1: 1, 2: 5, 3: 10, 4: 15}
 # A ghost's target: the agent's point, the point ahead and (less) its own, with these weights.
 _TARGET = {1: (1, 0, 0), 2: (0, 1, 0), 3: (1, 1, 1), 4: (1, 0, 0)}
 _ORDERS = np.array(list(permutations(range(4))), dtype=np.int32)
-_NO_WAY = 1 << 26
 
 
 class PocManState(eqx.Module):
-    """A game between two steps."""
+    """A game between two steps. A pose is cell * 8 + direction."""
 
-    agent: Int[Array, ""]  # cell * 4 + heading
-    ghosts: Int[Array, "G"]  # cell * 5 + direction
+    agent: Int[Array, ""]  # pose; the direction is its heading
+    ghosts: Int[Array, "G"]  # poses
     food: UInt32[Array, "W"]  # what is left to eat: bit c % 32 of word c // 32 is cell c
     pellets: Int[Array, ""]  # how many pellets are left
     power: Int[Array, ""]  # for how many more steps the ghosts are frightened
@@ -90,56 +89,51 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
     10.0
     """
 
-    agent_after: Int[Array, "C4 4"]  # pose, action -> pose
-    agent_points: Int[Array, "C4 2 2"]  # pose -> (here, ahead) as (row, column)
-    own_bit: UInt32[Array, "C W"]
+    agent_after: Int[Array, "C*8*4"]  # pose, action -> pose
+    point: Int[Array, "C"]  # where a cell is
+    ahead: Int[Array, "C*8"]  # pose -> the point ahead
     smelt_bits: UInt32[Array, "C W"]
     bite: Float[Array, "C"]  # what the food of a cell pays
     walls: Int[Array, "C"]  # observation bits 0-3
-    senses: Int[Array, "C C"]  # agent's cell, ghost's cell -> observation bits 5-9
-    position: Int[Array, "C 2"]
-    ghost_options: Int[Array, "C5 4 3"]  # pose, direction -> (row, column, penalty)
-    ghost_after: Int[Array, "C5 4"]  # pose, direction -> pose
+    senses: Int[Array, "C*C"]  # agent's cell, ghost's cell -> observation bits 5-9
+    ways: Int[Array, "C*8 4"]  # ghost's pose, direction -> where that leads
+    ghost_after: Int[Array, "C*8*4"]  # pose, direction -> pose
     ghost_homes: Int[Array, "G"]  # poses
-    corner_points: Int[Array, "G 2"]
+    corners: Int[Array, "G"]  # points
     delays: Int[Array, "G"]
-    target_weights: Int[Array, "G 3"]  # of agent, of ahead, of itself
+    weights: Int[Array, "G 3"]  # of the agent, ahead of it, the ghost itself in its target
     shy: Bool[Array, "G"]
     first_food: UInt32[Array, "W"]
     text: str = eqx.field(static=True)
 
     def __init__(self, maze: str = DEFAULT_MAZE):
         self.text = maze
-        table = self.maze
-        cells, numbers = table.n_cells, table.ghost_numbers
-        position = table.position
+        drawn = self.maze
+        cells, numbers = drawn.n_cells, drawn.ghost_numbers
+        points = _point(*drawn.position.T)
+        moves = np.array([*MOVES, *[(0, 0)] * 4])  # by a pose's direction; 5-7 do not occur
+        self.point = _int32(points)
+        self.ahead = _int32(points[:, None] + AHEAD * _point(*moves.T)).reshape(-1)
+        free = drawn.neighbour[:, None] >= 0
+        pose = np.arange(cells * 8).reshape(cells, 8, 1)
+        moved = drawn.neighbour[:, None] * 8 + np.arange(4)
+        self.agent_after = _int32(np.where(free, moved, pose)).reshape(-1)
 
-        ahead = position[:, None] + AHEAD * np.array(MOVES)
-        here = np.broadcast_to(position[:, None], ahead.shape)
-        self.agent_points = _int32(np.stack([here, ahead], axis=2).reshape(cells * 4, 2, 2))
-        free = table.neighbour >= 0
-        pose = np.arange(cells * 4).reshape(cells, 4, 1)
-        moved = table.neighbour * 4 + np.arange(4)
-        self.agent_after = _int32(np.where(free[:, None], moved[:, None], pose).reshape(-1, 4))
-
-        near = grid_distances(table) <= SMELL
-        self.own_bit = _packed(np.eye(cells, dtype=bool))
+        near = grid_distances(drawn) <= SMELL
         self.smelt_bits = _packed(near)
-        self.first_food = _packed(table.pellets | table.pills)
-        self.bite = jnp.asarray(np.where(table.pills, PILL, PELLET), dtype=jnp.float32)
-        self.walls = _int32(~free @ (1 << np.arange(4)))
-        seen = np.tensordot(1 << np.arange(6, 10), lines_of_sight(table), axes=1)
-        self.senses = _int32(seen + (near << 5))
+        self.first_food = _packed(drawn.pellets | drawn.pills)
+        self.bite = jnp.asarray(np.where(drawn.pills, PILL, PELLET), dtype=jnp.float32)
+        self.walls = _int32(~free[:, 0] @ (1 << np.arange(4)))
+        seen = np.tensordot(1 << np.arange(6, 10), lines_of_sight(drawn), axes=1)
+        self.senses = _int32(seen + (near << 5)).reshape(-1)
 
-        ways = ghost_ways(table).reshape(cells * 5, 4)
-        penalty = np.where(ways < 0, _NO_WAY, 0)[..., None]
-        self.ghost_options = _int32(np.concatenate([position[ways], penalty], axis=-1))
-        self.ghost_after = _int32(ways * 5 + np.arange(4))
-        self.ghost_homes = _int32(np.array(table.ghost_starts) * 5 + NO_DIRECTION)
-        self.position = _int32(position)
-        self.corner_points = _int32(position[list(table.corners)])
+        ways = np.pad(ghost_ways(drawn), [(0, 0), (0, 3), (0, 0)])
+        self.ways = _int32(np.where(ways < 0, _NO_WAY, points[ways])).reshape(-1, 4)
+        self.ghost_after = _int32(ways * 8 + np.arange(4)).reshape(-1)
+        self.ghost_homes = _int32(np.array(drawn.ghost_starts) * 8 + NO_DIRECTION)
+        self.corners = _int32(points[list(drawn.corners)])
         self.delays = _int32([DELAYS[n] for n in numbers])
-        self.target_weights = _int32([_TARGET[n] for n in numbers])
+        self.weights = _int32([_TARGET[n] for n in numbers])
         self.shy = jnp.asarray([n == 4 for n in numbers])
 
     @property
@@ -165,7 +159,7 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
 
     def reset(self, key: PRNGKeyArray) -> tuple[PocManState, Float[Array, "11"]]:
         state = PocManState(
-            agent=jnp.int32(self.maze.start * 4 + LEFT),
+            agent=jnp.int32(self.maze.start * 8 + LEFT),
             ghosts=self.ghost_homes,
             food=self.first_food,
             pellets=jnp.int32(self.maze.pellets.sum()),
@@ -185,19 +179,21 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
     def transition(
         self, state: PocManState, action: Int[Array, ""], noise: Int[Array, "G 4"]
     ) -> tuple[PocManState, Step]:
-        agent = self.agent_after[state.agent, action]
-        cell = agent // 4
+        agent = _look(self.agent_after, state.agent * 4 + action)
+        cell = agent >> 3
 
-        food = state.food & ~self.own_bit[cell]
-        ate = (food != state.food).any()
-        bite = jnp.where(ate, self.bite[cell], 0.0)
+        word, bit = cell >> 5, (cell & 31).astype(jnp.uint32)
+        ate = (_look(state.food, word) >> bit) & 1 > 0
+        here = jnp.arange(state.food.shape[0]) == word
+        food = jnp.where(here, state.food & ~(jnp.uint32(1) << bit), state.food)
+        bite = jnp.where(ate, _look(self.bite, cell), 0.0)
         power = jnp.where(bite == PILL, POWER_STEPS + 1, state.power)
         pellets = state.pellets - (bite == PELLET)
 
         frightened = power > 0
         came = self._move_ghosts(state, agent, frightened, noise)
-        at, was = came // 5, state.ghosts // 5
-        met = (at == cell) | ((at == state.agent // 4) & (was == cell))
+        at, was = came >> 3, state.ghosts >> 3
+        met = (at == cell) | ((at == state.agent >> 3) & (was == cell))
         eaten = met & frightened
         feast = GHOST * (eaten & ~state.paid).sum(dtype=jnp.float32)
         after = PocManState(
@@ -219,28 +215,27 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         frightened: Bool[Array, ""],
         order: Int[Array, "G 4"],
     ) -> Int[Array, "G"]:
-        """Each ghost takes the allowed way that is nearest to its target."""
-        here, ahead = self.agent_points[agent]
-        own = self.position[state.ghosts // 5]
-        of_agent, of_ahead, of_own = self.target_weights.T[..., None]
-        target = of_agent * here[None] + of_ahead * ahead[None] - of_own * own
-        close = ((here[None] - own) ** 2).sum(-1) <= SHY_DISTANCE**2
-        to_corner = frightened | (self.shy & close)
-        target = jnp.where(to_corner[:, None], self.corner_points, target)
+        """Each ghost takes the allowed way that leads nearest to its target."""
+        here, ahead = _look(self.point, agent >> 3), _look(self.ahead, agent)
+        own = _look(self.point, state.ghosts >> 3)
+        of_agent, of_ahead, of_own = self.weights.T
+        target = of_agent * here + of_ahead * ahead - of_own * own
+        timid = self.shy & (_squared_length(here - own) <= SHY_DISTANCE**2)
+        target = jnp.where(frightened | timid, self.corners, target)
 
-        option = self.ghost_options[state.ghosts]
-        far = ((option[..., :2] - target[:, None]) ** 2).sum(-1) + option[..., 2]
+        far = _squared_length(_look(self.ways, state.ghosts) - target[:, None])
         # One number holds distance, order among ties and direction: its minimum is the choice.
         best = (far * 16 + order * 4 + jnp.arange(4)[None]).min(-1)
-        moves = state.time >= self.delays
-        return jnp.where(moves, self.ghost_after[state.ghosts, best & 3], state.ghosts)
+        came = _look(self.ghost_after, state.ghosts * 4 + (best & 3))
+        return jnp.where(state.time >= self.delays, came, state.ghosts)
 
     def observe(self, state: PocManState) -> Float[Array, "11"]:
         """What the agent senses."""
-        cell = state.agent // 4
-        smells = (state.food & self.smelt_bits[cell]).any()
-        ghosts = jnp.bitwise_or.reduce(self.senses[cell, state.ghosts // 5])
-        bits = self.walls[cell] | (smells << 4) | ghosts | ((state.power > 0) << 10)
+        cell = state.agent >> 3
+        smells = (state.food & _look(self.smelt_bits, cell)).any()
+        pairs = cell * self.maze.n_cells + (state.ghosts >> 3)
+        ghosts = jnp.bitwise_or.reduce(_look(self.senses, pairs))
+        bits = _look(self.walls, cell) | (smells << 4) | ghosts | ((state.power > 0) << 10)
         return ((bits >> jnp.arange(11)) & 1).astype(jnp.float32)
 
     @property
@@ -260,10 +255,10 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         parts = [
             self.observe(state),
             food.reshape(-1)[:cells],
-            jax.nn.one_hot(state.agent // 4, cells),
-            jax.nn.one_hot(state.agent % 4, 4),
-            jax.nn.one_hot(state.ghosts // 5, cells).reshape(-1),
-            jax.nn.one_hot(state.ghosts % 5, 5).reshape(-1),
+            jax.nn.one_hot(state.agent >> 3, cells),
+            jax.nn.one_hot(state.agent & 7, 4),
+            jax.nn.one_hot(state.ghosts >> 3, cells).reshape(-1),
+            jax.nn.one_hot(state.ghosts & 7, 5).reshape(-1),
             state.paid,
             jnp.stack(
                 [state.power / POWER_STEPS, jnp.minimum(state.time / max(DELAYS.values()), 1)]
@@ -277,15 +272,33 @@ def _read_once(text: str) -> Maze:
     return read_maze(text)
 
 
+def _look(table: Array, index: Int[Array, "..."]) -> Array:
+    """table[index] without a check: what the tables hold is always within them."""
+    return table.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
 def _int32(values: object) -> Int[Array, "..."]:
     return jnp.asarray(np.asarray(values, dtype=np.int32))
+
+
+# Row and column in one number, which can be added and scaled like the vector they are.
+def _point(row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return np.asarray(row * 65536 + column, dtype=np.int32)
+
+
+def _squared_length(vector: Int[Array, "..."]) -> Int[Array, "..."]:
+    column = (vector << 16) >> 16
+    row = (vector - column) >> 16
+    return row * row + column * column
+
+
+# Farther from any target than any cell of the largest maze, yet 16 squared lengths fit 31 bits.
+_NO_WAY = 8000 * 65536
 
 
 def _packed(bits: np.ndarray) -> UInt32[Array, "... W"]:
     """Bit c % 32 of word c // 32 is entry c of the last axis."""
     short = -bits.shape[-1] % 32
     padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, short)])
-    words = padded.reshape(*bits.shape[:-1], -1, 32).astype(np.uint32) << np.arange(
-        32, dtype=np.uint32
-    )
-    return jnp.asarray(words.sum(-1, dtype=np.uint32))
+    by_word = padded.reshape(*bits.shape[:-1], -1, 32).astype(np.uint32)
+    return jnp.asarray((by_word << np.arange(32, dtype=np.uint32)).sum(-1, dtype=np.uint32))
