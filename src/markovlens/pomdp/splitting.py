@@ -38,13 +38,13 @@ def split_on_action(
     Pomdp(6 states, 2 actions, 3 observations, gamma=0.9)
     """
     n_actions, n_states = O.shape[:2]
-    arrives = (T > 0.0).any(axis=1)
+    arrives = np.asarray((T > 0.0).any(axis=1))
     if not _depends_on_action(O, arrives):
         first = np.where(arrives.any(axis=0), arrives.argmax(axis=0), 0)
         Phi = O[first, np.arange(n_states)]
         return Pomdp(T, R, Phi, p0, gamma, states, actions, observations)
 
-    absorbing = (np.diagonal(T, axis1=1, axis2=2) > 1.0 - SAME_ROW).all(axis=0)
+    absorbing = np.asarray((np.diagonal(T, axis1=1, axis2=2) > 1.0 - SAME_ROW).all(axis=0))
     origin: list[int] = []  # the state each copy was made from
     rows: list[np.ndarray] = []
     names: list[str] = []
@@ -57,7 +57,7 @@ def split_on_action(
         names.append(_unused(name, names))
         return len(origin) - 1
 
-    for s in np.flatnonzero(p0 > 0.0):
+    for s in np.flatnonzero(p0 > 0.0).tolist():
         seen_nothing = np.append(np.zeros(O.shape[2]), 1.0)
         copy_at_start[s] = add_copy(s, seen_nothing, f"{states[s]}-initial")
     for s in range(n_states):

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from markovlens.names import unknown_name
+from markovlens.pomdp.cassandra import read_pomdp
 from markovlens.pomdp.library.machines import network, paint, shuttle, tiger
 from markovlens.pomdp.library.mazes import cheese, maze4x3, tmaze
 from markovlens.pomdp.library.theory import (
@@ -65,18 +67,38 @@ def load(name: str) -> Pomdp:
     >>> load("cheese-episodic")
     Pomdp(11 states, 4 actions, 7 observations, gamma=0.95)
     """
-    if corridor := re.fullmatch(r"tmaze-(\d+)", name):
-        return tmaze(corridor=int(corridor[1]))
-    known = {_folded(key): entry for key, entry in _ENTRIES.items()}
-    if _folded(name) not in known:
+    build = _builder(name)
+    if build is None:
         raise unknown_name("model", name, _ENTRIES)
-    return known[_folded(name)].build()
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("_", "-")
+    return build()
 
 
 def resolve(model: str) -> Pomdp:
-    """The model that a command was given: a name of the library."""
-    return load(model)
+    """The model that a command was given: a name of the library, or the path of a POMDP file.
+
+    >>> resolve("tiger")
+    Pomdp(5 states, 3 actions, 4 observations, gamma=0.95)
+    """
+    build = _builder(model)
+    if build is not None:
+        return build()
+    path = Path(model)
+    if path.is_file():
+        return read_pomdp(path)
+    if path.suffix or len(path.parts) > 1:
+        raise ValueError(
+            f"no file {model!r}; give the path of a POMDP file, or a name of the library "
+            f"({', '.join(_ENTRIES)})"
+        )
+    raise unknown_name("model or file", model, _ENTRIES)
+
+
+def _builder(name: str) -> Callable[[], Pomdp] | None:
+    """Names are folded: `parity-check` is as good as `parity_check`."""
+    folded = name.lower().replace("_", "-")
+    if corridor := re.fullmatch(r"tmaze-(\d+)", folded):
+        return partial(tmaze, corridor=int(corridor[1]))
+    for known, entry in _ENTRIES.items():
+        if known.replace("_", "-") == folded:
+            return entry.build
+    return None
