@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from markovlens.values.td_lambda import start_value as start_value
     from markovlens.values.td_lambda import state_values as state_values
     from markovlens.values.td_lambda import v_values as v_values
+    from markovlens.values.theorems import explain as explain
 
 # name -> module; a name that equals its module's last part is the module itself.
 _PUBLIC = {
@@ -36,12 +37,13 @@ _PUBLIC = {
     "v_values": "values.td_lambda",
     "effective_mdp": "values.td_lambda",
     "lambda_discrepancy": "values.discrepancy",
+    "explain": "values.theorems",
     "fold_memory": "memory.expand",
     "product_memory": "memory.expand",
 }
 _MODULES = {"library"}
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+__all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

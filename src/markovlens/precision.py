@@ -6,7 +6,7 @@ switched: the scope is entered around each call and left after it.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -52,7 +52,7 @@ def in_float64(fn: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
-@lru_cache(maxsize=None)
+@cache
 def _with_scoped_gradient(fn: Callable[..., Any], static: tuple[tuple[str, Any], ...]) -> Any:
     call = partial(fn, **dict(static))
 

@@ -1,6 +1,7 @@
 """What a POMDP is: five arrays, a discount, and the names of things."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -54,9 +55,9 @@ class Pomdp(eqx.Module):
         actions: Sequence[str] | None = None,
         observations: Sequence[str] | None = None,
     ):
-        arrays = {"T": T, "R": R, "Phi": Phi, "p0": p0, "gamma": gamma}
-        traced = is_traced(arrays)
-        arrays = as_float64(arrays if traced else {k: _numbers(k, v) for k, v in arrays.items()})
+        given: dict[str, Any] = {"T": T, "R": R, "Phi": Phi, "p0": p0, "gamma": gamma}
+        traced = is_traced(given)
+        arrays = as_float64({name: _numbers(name, value) for name, value in given.items()})
         self.T, self.Phi, self.p0 = arrays["T"], arrays["Phi"], arrays["p0"]
         self.gamma = arrays["gamma"]
         _check_shapes(self.T, arrays["R"], self.Phi, self.p0, self.gamma)
@@ -109,7 +110,7 @@ def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def _numbers(name: str, value: object) -> np.ndarray | jax.Array:
+def _numbers(name: str, value: Any) -> Any:
     if isinstance(value, jax.Array):
         return value
     try:

@@ -43,7 +43,7 @@ def check_lambda(lam: ArrayLike, name: str = "lam") -> Float[Array, ""]:
         )
     if not is_traced(lam) and not 0.0 <= float(lam) <= 1.0:  # type: ignore[arg-type]
         raise ValueError(f"{name} must be in [0, 1], got {float(lam):g}")  # type: ignore[arg-type]
-    return as_float64(jnp.asarray(lam) if is_traced(lam) else np.asarray(lam, np.float64))
+    return as_float64(lam)  # type: ignore[return-value]
 
 
 def _checked(value: ArrayLike, shape: tuple[int, ...], name: str, axes: str) -> Array:
@@ -59,13 +59,17 @@ def _checked(value: ArrayLike, shape: tuple[int, ...], name: str, axes: str) -> 
 def _check_distributions(rows: np.ndarray, name: str) -> None:
     hint = "pass probabilities (for logits: jax.nn.softmax of them)"
     if not np.isfinite(rows).all():
-        index = [int(i) for i in np.argwhere(~np.isfinite(rows))[0]]
-        raise ValueError(f"{name}{index} is not a finite number; {hint}")
+        index = _first(~np.isfinite(rows))
+        raise ValueError(f"{name}{list(index)} is not a finite number; {hint}")
     if (rows < 0.0).any():
-        index = tuple(int(i) for i in np.argwhere(rows < 0.0)[0])
+        index = _first(rows < 0.0)
         raise ValueError(f"{name}{list(index)} is {rows[index]:g}, below 0; {hint}")
     sums = rows.sum(axis=-1)
     bad = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
     if bad.any():
-        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        index = _first(bad)
         raise ValueError(f"{name}{list(index)} sums to {sums[index]:.6g}, expected 1; {hint}")
+
+
+def _first(bad: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(bad)[0])

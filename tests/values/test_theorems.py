@@ -1,0 +1,54 @@
+"""The theorems as checks: each case of the paper is recognised."""
+
+import numpy as np
+
+import markovlens as ml
+from markovlens.values.theorems import (
+    is_block_mdp,
+    transition_policies_match,
+    zero_for_all_policies,
+)
+
+
+def test_block_mdp():
+    block = ml.library.random_block_mdp(seed=1)
+    assert is_block_mdp(block)
+    assert zero_for_all_policies(block)
+    assert ml.explain(block, ml.random_policy(block)).case == "block MDP"
+
+
+def test_equivalent_mdp():
+    example = ml.library.equivalent_mdp()
+    assert not is_block_mdp(example)
+    assert transition_policies_match(example)
+    assert zero_for_all_policies(example)
+    assert ml.explain(example, ml.random_policy(example)).case == "equivalent MDP"
+
+
+def test_parity_check_is_projected_away():
+    parity = ml.library.parity_check(gamma=0.9)
+    assert not transition_policies_match(parity)
+    assert zero_for_all_policies(parity)
+    explanation = ml.explain(parity, ml.random_policy(parity))
+    assert explanation.case == "projected away"
+    assert "random memory" in str(explanation)
+
+
+def test_tmaze_names_what_is_confused():
+    tmaze = ml.library.tmaze()
+    explanation = ml.explain(tmaze, ml.random_policy(tmaze, 2))
+    assert explanation.case == "partially observable"
+    assert sum(item.share for item in explanation.confused) > 0.97
+    junction = next(item for item in explanation.confused if item.observation == "junction")
+    assert len(junction.states) == 2
+    assert abs(sum(junction.states.values()) - 1.0) < 1e-9
+
+
+def test_a_policy_that_happens_to_hide_it():
+    """Never leaving the start, the T-maze looks Markov; the explanation says it is not."""
+    tmaze = ml.library.tmaze()
+    stay = np.zeros((tmaze.n_observations, tmaze.n_actions))
+    stay[:, tmaze.actions.index("left")] = 1.0
+    explanation = ml.explain(tmaze, stay)
+    assert explanation.case == "partially observable"
+    assert "almost every other policy" in str(explanation)
