@@ -15,6 +15,9 @@ COMMANDS = {
     "demo": "the five-minute tour",
     "models": "list the library of small POMDPs",
     "analyze": "TD(λ) values and the λ-discrepancy of a model: how much, and where",
+    "train": "train agents: recurrent PPO, with the λ-discrepancy or without",
+    "evaluate": "how well a trained agent does, with intervals",
+    "sweep": "run an experiment: many settings, many seeds, resumable",
 }
 
 BAD_INPUT = 2

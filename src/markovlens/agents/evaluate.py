@@ -1,0 +1,113 @@
+"""How well a trained agent does, over whole episodes."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+import polars as pl
+from jaxtyping import Array, PRNGKeyArray
+from scipy import stats
+
+from markovlens.agents.networks import ActorCritic
+from markovlens.agents.rollout import collect
+from markovlens.agents.run import Run
+from markovlens.envs.env import Env
+from markovlens.envs.statistics import Episodes, EpisodeStatistics
+from markovlens.envs.vector import VectorState, vector_reset
+
+AT_ONCE = 256  # environments side by side
+CHUNK = 128  # steps
+
+
+class Estimate(NamedTuple):
+    """A mean with its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def evaluate(
+    run: Run, episodes: int = 100, *, greedy: bool = False, seed: int = 0, index: int | None = None
+) -> pl.DataFrame:
+    """Play `episodes` whole episodes with every run (or with run `index` alone).
+
+    One row an episode: run, seed (the training's), return, discounted_return, length. Every
+    environment plays one episode, so short episodes are not counted more often than long ones.
+
+    >>> estimate(evaluate(load_run("runs/tmaze"), episodes=100)["return"])  # doctest: +SKIP
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1, got {episodes}")
+    which = range(len(run)) if index is None else [index]
+    tables = []
+    for i in which:
+        key = jax.random.fold_in(jax.random.key(seed), i)
+        played = _play(run.network(i), run.env(i), episodes, greedy, key)
+        which_run = {"run": np.full(episodes, i), "seed": np.full(episodes, run.specs[i].seed)}
+        tables.append(pl.DataFrame(which_run | played))
+    return pl.concat(tables)
+
+
+def estimate(values: pl.Series) -> Estimate:
+    """The mean, with Student's 95% interval."""
+    x = values.to_numpy()
+    mean = float(x.mean())
+    if len(x) < 2:
+        return Estimate(mean, float("nan"), float("nan"))
+    half = float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _play(
+    network: ActorCritic, env: Env, episodes: int, greedy: bool, key: PRNGKeyArray
+) -> dict[str, np.ndarray]:
+    n = min(AT_ONCE, episodes)
+    parts: list[dict[str, np.ndarray]] = []
+    for batch in range(-(-episodes // n)):
+        parts.append(_one_each(network, env, n, greedy, jax.random.fold_in(key, batch)))
+    return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
+
+
+def _one_each(
+    network: ActorCritic, env: Env, n: int, greedy: bool, key: PRNGKeyArray
+) -> dict[str, np.ndarray]:
+    """The first episode of each of n environments."""
+    start_key, key = jax.random.split(key)
+    state, memory = vector_reset(env, start_key, n), network.memory(n)
+    statistics = EpisodeStatistics(n, env.gamma)
+    found: dict[str, np.ndarray] = {}
+    missing = np.ones(n, dtype=bool)
+    while missing.any():
+        key, chunk_key = jax.random.split(key)
+        memory, state, statistics, seen = _chunk(
+            network, env, memory, state, statistics, greedy, chunk_key
+        )
+        ended = np.asarray(seen.ended)
+        now = missing & ended.any(axis=0)
+        when = (ended.argmax(axis=0), np.arange(n))
+        for name, values in (
+            ("return", seen.total),
+            ("discounted_return", seen.discounted),
+            ("length", seen.length),
+        ):
+            first = np.asarray(values)[when]
+            found[name] = np.where(now, first, found.get(name, np.zeros_like(first)))
+        missing &= ~now
+    return found
+
+
+@eqx.filter_jit
+def _chunk(
+    network: ActorCritic,
+    env: Env,
+    memory: Array,
+    state: VectorState,
+    statistics: EpisodeStatistics,
+    greedy: bool,
+    key: PRNGKeyArray,
+) -> tuple[Array, VectorState, EpisodeStatistics, Episodes]:
+    memory, state, rollout = collect(env, network, memory, state, key, CHUNK, greedy)
+    statistics, episodes = statistics.update(rollout.reward, rollout.ended)
+    return memory, state, statistics, episodes

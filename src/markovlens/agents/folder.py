@@ -1,0 +1,201 @@
+"""A run folder: config.toml, metrics.parquet, checkpoint.npz, meta.json.
+
+Every file is written whole or not at all. A checkpoint is arrays by name, so it
+opens wherever NumPy does; nothing is pickled.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+import polars as pl
+
+from markovlens.agents.config import HYPERPARAMETERS, RunSpec, config_from
+from markovlens.files import atomic_open, write_json, write_parquet, write_text
+
+FORMAT = 1
+CONFIG, METRICS, CHECKPOINT, META, LOCK = (
+    "config.toml",
+    "metrics.parquet",
+    "checkpoint.npz",
+    "meta.json",
+    ".lock",
+)
+
+Tree = TypeVar("Tree")
+
+
+class RunFolder:
+    """The files of runs that train together.
+
+    >>> folder = RunFolder("runs/tmaze")           # doctest: +SKIP
+    >>> folder.specs()[0].config.env               # doctest: +SKIP
+    'tmaze-5'
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / CONFIG).exists()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else trains here meanwhile. The lock goes with the process, however it ends."""
+        import fcntl
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / LOCK, "w", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"{self.path} is in use by another process: wait, or choose another folder"
+                ) from None
+            yield
+
+    def claim(self, specs: Sequence[RunSpec]) -> None:
+        """Write the config into a new folder; in an old one, make sure that it is the same."""
+        if not self.exists:
+            others = [p.name for p in self.path.iterdir() if p.name != LOCK]
+            if others:
+                raise ValueError(
+                    f"{self.path} is not empty and holds no run (found {others[0]}): "
+                    "choose another folder"
+                )
+            write_text(self.path / CONFIG, _to_toml(specs))
+            return
+        for i, (ours, theirs) in enumerate(zip(specs, self.specs(), strict=False)):
+            for name, value in asdict(ours.config).items() | {("seed", ours.seed)}:
+                found = theirs.seed if name == "seed" else getattr(theirs.config, name)
+                if found != value:
+                    raise ValueError(
+                        f"{self.path} holds another run: its {name} is {found!r}, not {value!r} "
+                        f"(run {i}); choose another folder"
+                    )
+        n = len(self.specs())
+        if len(specs) != n:
+            raise ValueError(f"{self.path} holds {n} runs, not {len(specs)}: choose another folder")
+
+    def specs(self) -> list[RunSpec]:
+        """The runs in this folder."""
+        file = self.path / CONFIG
+        if not file.exists():
+            raise ValueError(f"{self.path} is not a run folder: it has no {CONFIG}")
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{file}: {error}") from None
+        if table.get("format") != FORMAT:
+            raise ValueError(
+                f"{file} has format {table.get('format')!r}, this version of markovlens reads "
+                f"{FORMAT}: open it with the version that meta.json names"
+            )
+        base = config_from(table["config"])
+        return [
+            RunSpec(replace(base, **{k: v for k, v in run.items() if k != "seed"}), run["seed"])
+            for run in table["runs"]
+        ]
+
+    def save(self, state: Any, done: int) -> None:
+        """The checkpoint: every array of `state` by its name, and the number of updates done."""
+        arrays: dict[str, Any] = {name: np.asarray(leaf) for name, leaf in _named(state)}
+        arrays |= {"done": np.int64(done), "format": np.int64(FORMAT)}
+        with atomic_open(self.path / CHECKPOINT) as file:
+            np.savez(file, **arrays)
+
+    def load(self, like: Tree) -> tuple[Tree, int] | None:
+        """The checkpoint in the shape of `like`, and the updates done; None if there is none."""
+        file = self.path / CHECKPOINT
+        if not file.exists():
+            return None
+        try:
+            with np.load(file, allow_pickle=False) as saved:
+                arrays = dict(saved)
+        except (ValueError, OSError, EOFError) as error:
+            raise ValueError(f"{file} cannot be read as a checkpoint: {error}") from None
+        leaves = []
+        for name, leaf in _named(like):
+            if name not in arrays:
+                raise ValueError(f"{file} is of another config or version: it lacks {name}")
+            if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
+                raise ValueError(
+                    f"{file} is of another config or version: {name} is "
+                    f"{arrays[name].dtype}{list(arrays[name].shape)}, "
+                    f"expected {leaf.dtype}{list(leaf.shape)}"
+                )
+            leaves.append(arrays[name])
+        return jax.tree.unflatten(jax.tree.structure(like), leaves), int(arrays["done"])
+
+    def write_metrics(self, table: pl.DataFrame) -> None:
+        write_parquet(self.path / METRICS, table)
+
+    def metrics(self) -> pl.DataFrame | None:
+        file = self.path / METRICS
+        return pl.read_parquet(file) if file.exists() else None
+
+    def write_meta(self, **facts: Any) -> None:
+        """What made these files: versions, machine, and the given facts."""
+        known = {
+            "versions": {name: version(name) for name in ("markovlens", "jax", "numpy", "optax")},
+            "python": platform.python_version(),
+            "machine": {
+                "system": platform.system(),
+                "processor": platform.machine(),
+                "cores": os.cpu_count(),
+                "devices": [str(device) for device in jax.local_devices()],
+            },
+            "commit": _commit(),
+        }
+        write_json(self.path / META, known | facts)
+
+    def meta(self) -> dict[str, Any]:
+        file = self.path / META
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _named(tree: Any) -> list[tuple[str, Any]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), x) for path, x in leaves]
+
+
+def _to_toml(specs: Sequence[RunSpec]) -> str:
+    """The first run's config, then what each run has of its own: its seed, its hyperparameters."""
+    base = specs[0].config
+    lines = [f"format = {FORMAT}", "", "[config]"]
+    lines += [f"{k} = {_toml(v)}" for k, v in asdict(base).items() if v is not None]
+    for spec in specs:
+        lines += ["", "[[runs]]", f"seed = {spec.seed}"]
+        for name in HYPERPARAMETERS:
+            if getattr(spec.config, name) != getattr(base, name):
+                lines.append(f"{name} = {_toml(getattr(spec.config, name))}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value)
+
+
+def _commit() -> str | None:
+    """The commit of the source tree this package runs from, if it runs from one."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,255 @@
+"""The compiled part of training: many runs, some updates each, in one call."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, PartitionSpec
+from jaxtyping import Array, Float, Int, UInt32
+
+from markovlens.agents.actions import Gaussian, action_distribution
+from markovlens.agents.config import PPOConfig, RunSpec
+from markovlens.agents.networks import ActorCritic, actor_critic
+from markovlens.agents.ppo import (
+    Hyperparameters,
+    Learner,
+    Passes,
+    Progress,
+    hyperparameters,
+    judge,
+    learn,
+    new_learner,
+)
+from markovlens.agents.rollout import Rollout, collect, max_truncations
+from markovlens.envs.env import Env
+from markovlens.envs.registry import make
+from markovlens.envs.spaces import Space
+from markovlens.envs.statistics import Episodes, EpisodeStatistics, RewardScale
+from markovlens.envs.vector import VectorState, vector_reset
+from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction
+
+
+class Tally(eqx.Module):
+    """Sums since the last row of metrics was written."""
+
+    updates: Int[Array, ""]
+    progress: Progress
+    episodes: Int[Array, ""]
+    total: Float[Array, ""]  # undiscounted returns of the episodes that ended
+    discounted: Float[Array, ""]
+    length: Float[Array, ""]
+
+    def add(self, progress: Progress, episodes: Episodes) -> "Tally":
+        def over_ended(values: Array) -> Float[Array, ""]:
+            return jnp.where(episodes.ended, values, 0).sum().astype(jnp.float32)
+
+        return Tally(
+            self.updates + 1,
+            jax.tree.map(jnp.add, self.progress, progress),
+            self.episodes + episodes.count.astype(jnp.int32),
+            self.total + over_ended(episodes.total),
+            self.discounted + over_ended(episodes.discounted),
+            self.length + over_ended(episodes.length),
+        )
+
+
+class Watch(eqx.Module):
+    """What is followed from rollout to rollout beside the agent."""
+
+    scale: RewardScale | None
+    statistics: EpisodeStatistics
+    tally: Tally
+
+
+class RunState(eqx.Module):
+    """All of a run that changes: with it, and the spec, training goes on bit for bit."""
+
+    learner: Learner
+    memory: Float[Array, "N M"]
+    vector: VectorState
+    watch: Watch
+    key: UInt32[Array, "2"]
+
+
+def agent_env(config: PPOConfig, seed: int) -> Env:
+    """The environment as the agent of this config sees it."""
+    env = make(config.env, seed=seed)
+    if config.full_view:
+        env = FullyObserved(env)
+    if config.hide:
+        env = MaskObservation(env, config.hide)
+    return PreviousAction(env) if config.previous_action else env
+
+
+def new_network(
+    config: PPOConfig, observation_space: Space, action_space: Space, key: Array
+) -> ActorCritic:
+    """A fresh network for a resolved config."""
+    distribution = action_distribution(action_space)
+    assert config.latent is not None
+    assert config.feed_again is not None
+    return actor_critic(
+        observation_space.flat_size,
+        distribution.n_outputs,
+        config.latent,
+        config.n_critics,
+        config.memory_cell,
+        key,
+        again=config.feed_again,
+        continuous=isinstance(distribution, Gaussian),
+    )
+
+
+def new_watch(config: PPOConfig, gamma: float) -> Watch:
+    zero, zeros = jnp.float32(0.0), jnp.zeros(config.n_critics)
+    progress = Progress(zero, zeros, zero, zero, zero, zero, zero, zeros, zero)
+    assert config.gamma is not None
+    return Watch(
+        RewardScale(config.n_envs, config.gamma) if config.scale_rewards else None,
+        EpisodeStatistics(config.n_envs, gamma),
+        Tally(jnp.int32(0), progress, jnp.int32(0), zero, zero, zero),
+    )
+
+
+def observe(watch: Watch, rollout: Rollout) -> tuple[Watch, Rollout, Episodes, Array]:
+    """Follow the episodes in a rollout and scale its rewards; the last item is the scale."""
+    statistics, episodes = watch.statistics.update(rollout.reward, rollout.ended)
+    sd = jnp.float32(1.0)
+    scale = watch.scale
+    if scale is not None:
+        scale, scaled = scale.update(rollout.reward, rollout.ended)
+        rollout = eqx.tree_at(lambda r: r.reward, rollout, scaled)
+        sd = scale.sd
+    return Watch(scale, statistics, watch.tally), rollout, episodes, sd
+
+
+def note(watch: Watch, progress: Progress, episodes: Episodes, sd: Array) -> Watch:
+    """The update's figures added to the tally, the discrepancy in units of reward."""
+    progress = eqx.tree_at(
+        lambda p: p.squared_difference, progress, progress.squared_difference * sd**2
+    )
+    return Watch(watch.scale, watch.statistics, watch.tally.add(progress, episodes))
+
+
+def start(env: Env, config: PPOConfig, key: UInt32[Array, "2"]) -> RunState:
+    """A run before its first step."""
+    network_key, env_key, run_key = jax.random.split(jax.random.wrap_key_data(key), 3)
+    network = new_network(config, env.observation_space, env.action_space, network_key)
+    return RunState(
+        new_learner(network),
+        network.memory(config.n_envs),
+        vector_reset(env, env_key, config.n_envs),
+        new_watch(config, env.gamma),
+        jax.random.key_data(run_key),
+    )
+
+
+def update(env: Env, config: PPOConfig, hyper: Hyperparameters, state: RunState) -> RunState:
+    """One rollout, and what is learnt from it."""
+    run_key = jax.random.wrap_key_data(state.key)
+    act_key, learn_key = jax.random.split(jax.random.fold_in(run_key, state.learner.update))
+    distribution = action_distribution(env.action_space)
+    network = state.learner.network
+    memory, vector, rollout = collect(
+        env, network, state.memory, state.vector, act_key, config.n_steps
+    )
+    watch, rollout, episodes, sd = observe(state.watch, rollout)
+    cuts = max_truncations(env, config.n_steps)
+    batch = judge(network, distribution, hyper, rollout, cuts)
+    learner, progress = learn(
+        state.learner,
+        distribution,
+        hyper,
+        Passes(config.epochs, config.minibatches),
+        batch,
+        state.memory,
+        learn_key,
+    )
+    watch = note(watch, progress, episodes, sd)
+    return RunState(learner, memory, vector, watch, state.key)
+
+
+class Program:
+    """Runs of one structure, compiled once: `state = program(state, n)` does n updates of each.
+
+    Runs are laid out over the devices; on a CPU each device goes through its runs one after the
+    other (their matrix products would not get larger together), elsewhere all at once.
+    """
+
+    def __init__(self, specs: Sequence[RunSpec]):
+        structures = [spec.config.structure() for spec in specs]
+        odd = next((s for s in structures if s != structures[0]), None)
+        if odd is not None:
+            name = next(k for k, v in odd.items() if v != structures[0][k])
+            raise ValueError(
+                f"runs that train together must agree in all but their hyperparameters: "
+                f"{name} is {structures[0][name]!r} and {odd[name]!r}"
+            )
+        self.devices = jax.local_devices()[: len(specs)]
+        self.n_runs = len(specs)
+        padding = -len(specs) % len(self.devices)
+        padded = [*specs, *[specs[-1]] * padding]
+        envs = [agent_env(spec.config, spec.seed) for spec in padded]
+        self.config = specs[0].config
+        self.env = envs[0]
+        arrays = [eqx.filter(env, eqx.is_array) for env in envs]
+        self._env_rules = eqx.filter(envs[0], eqx.is_array, inverse=True)
+        self._envs = _stack(arrays)
+        self._hyper = _stack([hyperparameters(spec.config) for spec in padded])
+        self._seeds = np.array([spec.seed for spec in padded])
+        self._advance = self._compile(self._some_updates, donate=True)
+
+    def start(self) -> RunState:
+        """All runs before their first step; leaves [runs, ...]."""
+        keys = jnp.stack([jax.random.key_data(jax.random.key(int(s))) for s in self._seeds])
+        begin = self._compile(lambda env, key: start(env, self.config, key), donate=False)
+        return begin(self._envs, keys)
+
+    def __call__(self, state: RunState, n: int) -> RunState:
+        """Up to n more updates of every run that has not diverged."""
+        counts = jnp.full(len(self._seeds), n, dtype=jnp.int32)
+        return self._advance(self._envs, self._hyper, counts, state)
+
+    def trim(self, state: RunState) -> RunState:
+        """Without the runs that only fill up the devices."""
+        return jax.tree.map(lambda leaf: leaf[: self.n_runs], state)
+
+    def fill(self, state: RunState) -> RunState:
+        """The opposite of `trim`."""
+        n_more = len(self._seeds) - self.n_runs
+        return jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf, leaf[-1:].repeat(n_more, 0)]), state
+        )
+
+    def _some_updates(
+        self, env_arrays: Env, hyper: Hyperparameters, n: Int[Array, ""], state: RunState
+    ) -> RunState:
+        env = eqx.combine(env_arrays, self._env_rules)
+        end = state.learner.update + n
+
+        def more(state: RunState) -> Array:
+            return (state.learner.update < end) & ~state.learner.diverged
+
+        return jax.lax.while_loop(more, lambda state: update(env, self.config, hyper, state), state)
+
+    def _compile(self, one_run: Callable[..., Any], donate: bool) -> Callable[..., Any]:
+        on_cpu = self.devices[0].platform == "cpu"
+
+        def all_runs(*args: Any) -> Any:
+            return (
+                jax.lax.map(lambda xs: one_run(*xs), args) if on_cpu else jax.vmap(one_run)(*args)
+            )
+
+        mesh = jax.make_mesh(
+            (len(self.devices),), ("run",), axis_types=(AxisType.Auto,), devices=self.devices
+        )
+        spec = PartitionSpec("run")
+        sharded = jax.shard_map(all_runs, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        return jax.jit(sharded, donate_argnums=(3,) if donate else ())
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

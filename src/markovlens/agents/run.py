@@ -1,0 +1,120 @@
+"""A trained agent, to look at and to use."""
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from jaxtyping import Array, Bool
+
+from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.config import RunSpec
+from markovlens.agents.folder import RunFolder
+from markovlens.agents.networks import ActorCritic
+from markovlens.agents.program import Program, agent_env
+from markovlens.agents.rollout import within
+from markovlens.envs.env import Env
+
+
+class Run:
+    """One or several runs that trained together.
+
+    `specs[i]` says what run i was, `metrics` has its rows under run = i.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        networks: ActorCritic,
+        metrics: pl.DataFrame,
+        diverged: Bool[np.ndarray, "runs"],
+    ):
+        self.specs = list(specs)
+        self.metrics = metrics
+        self.diverged = diverged
+        self._networks = networks  # leaves [runs, ...]
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def network(self, run: int = 0) -> ActorCritic:
+        """The network of one run."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), self._networks)
+
+    def env(self, run: int = 0) -> Env:
+        """The environment as this run's agent sees it."""
+        return agent_env(self.specs[run].config, self.specs[run].seed)
+
+    def act(
+        self,
+        observation: Any,
+        memory: Array | None = None,
+        *,
+        run: int = 0,
+        greedy: bool = True,
+        allowed: Any = None,
+        key: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """An action, and what to remember: pass that in with the next observation.
+
+        `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
+        drawn with `key`. The observation is one of `run.env().observation_space`: with the previous
+        action in it, if the agent was trained so.
+
+        >>> action, memory = run.act(observation)  # doctest: +SKIP
+        >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP
+        """
+        if not greedy and key is None:
+            raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
+        network, env = self._actors[run]
+        before = network.memory(1) if memory is None else memory[None]
+        noise_key = jax.random.key(0) if key is None else key
+        seen = jnp.asarray(observation)
+        return _act(network, env, greedy, seen, before, allowed, noise_key)
+
+    @cached_property
+    def _actors(self) -> list[tuple[ActorCritic, Env]]:
+        return [(self.network(i).without_critics(), self.env(i)) for i in range(len(self))]
+
+
+@eqx.filter_jit
+def _act(
+    network: ActorCritic,
+    env: Env,
+    greedy: bool,
+    observation: Array,
+    memory: Array,
+    allowed: Any,
+    key: Array,
+) -> tuple[Array, Array]:
+    distribution = action_distribution(env.action_space)
+    seen = env.observation_space.flatten(observation)[None]
+    memory = network.step(seen, memory, jnp.zeros(1, dtype=bool))
+    mask = None if allowed is None else jnp.asarray(allowed)[None]
+    outputs = forbid(network.outputs(memory).action, mask)
+    noise = distribution.noise(key, (1,))
+    action = distribution.mode(outputs) if greedy else distribution.sample(outputs, noise)
+    return within(env.action_space, action[0]), memory[0]
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Open a run folder, finished or not.
+
+    >>> run = load_run("runs/tmaze")  # doctest: +SKIP
+    """
+    folder = RunFolder(path)
+    specs = folder.specs()
+    program = Program(specs)
+    like = jax.eval_shape(lambda: program.trim(program.start()))
+    found = folder.load(like)
+    if found is None:
+        raise ValueError(f"{folder.path} has no checkpoint yet: train further, then open it")
+    state, _ = found
+    metrics = folder.metrics()
+    assert metrics is not None
+    return Run(specs, state.learner.network, metrics, state.learner.diverged)

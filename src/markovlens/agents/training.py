@@ -1,0 +1,220 @@
+"""Long runs: chunks of compiled updates, and between them metrics, checkpoints and signals."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+
+import jax
+import numpy as np
+import polars as pl
+
+from markovlens.agents.config import PPOConfig, RunSpec
+from markovlens.agents.folder import RunFolder
+from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
+from markovlens.agents.program import Program, agent_env
+from markovlens.agents.run import Run
+from markovlens.progress import Advance, silent
+
+ROWS = 1000  # of metrics a run, at most
+SECONDS_PER_CHUNK = 1.0
+SECONDS_PER_CHECKPOINT = 120.0
+SECONDS_PER_METRICS = 10.0
+
+
+class Diverged(RuntimeError):
+    """Every run met a gradient that was not finite."""
+
+
+def train(
+    config: PPOConfig,
+    seed: int = 0,
+    *,
+    seeds: Sequence[int] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: Advance = silent,
+    listeners: Sequence[Callable[[Row], None]] = (),
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+) -> Run:
+    """Train an agent; several seeds train together.
+
+    With `out`, a folder, metrics and checkpoints are written there, and a folder that holds an
+    unfinished run of the same config is continued, bit for bit. Ctrl-C and SIGTERM leave a
+    checkpoint behind.
+
+    >>> run = train(PPOConfig(env="tmaze-5", algo="ld", steps=100_000), seed=0)  # doctest: +SKIP
+    >>> run.metrics["return"].tail(1).item()  # doctest: +SKIP
+    3.9
+    """
+    chosen = [seed] if seeds is None else list(seeds)
+    return train_together(
+        [(config, s) for s in chosen],
+        out=out,
+        progress=progress,
+        listeners=listeners,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def train_together(
+    runs: Sequence[tuple[PPOConfig, int]],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: Advance = silent,
+    listeners: Sequence[Callable[[Row], None]] = (),
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+) -> Run:
+    """Train many (config, seed) pairs in one program; they may differ in their hyperparameters
+    (`HYPERPARAMETERS`) and seeds only. Otherwise like `train`."""
+    if not runs:
+        raise ValueError("no runs to train: give at least one seed")
+    specs = [RunSpec(complete(config), seed) for config, seed in runs]
+    if len(set(specs)) < len(specs):
+        raise ValueError("the same config and seed is asked for twice")
+    folder = None if out is None else RunFolder(out)
+    with folder.locked() if folder else nullcontext():
+        if folder:
+            folder.claim(specs)
+        loop = _Loop(specs, folder, progress, listeners, checkpoint_seconds)
+        with _stop_on_signals() as stop:
+            loop.go(stop)
+        return loop.run()
+
+
+def complete(config: PPOConfig) -> PPOConfig:
+    """The config with nothing left open."""
+    config = config.resolve()
+    if config.gamma is None:
+        config = replace(config, gamma=agent_env(config, 0).gamma)
+    return config
+
+
+class _Loop:
+    """The state of one call of `train`."""
+
+    def __init__(
+        self,
+        specs: list[RunSpec],
+        folder: RunFolder | None,
+        progress: Advance,
+        listeners: Sequence[Callable[[Row], None]],
+        checkpoint_seconds: float,
+    ):
+        self.specs, self.folder, self.progress = specs, folder, progress
+        self.listeners = listeners
+        self.checkpoint_seconds = checkpoint_seconds
+        self.config = specs[0].config
+        self.program = Program(specs)
+        self.state = self.program.start()
+        self.done = 0  # updates
+        self.rows: list[Row] = []
+        self.seconds = 0.0  # spent training, in all calls
+        if folder:
+            self._recover(folder)
+
+    def _recover(self, folder: RunFolder) -> None:
+        found = folder.load(self.program.trim(self.state))
+        if found is None:
+            return
+        state, self.done = found
+        self.state = self.program.fill(state)
+        step = self.done * self.config.batch_steps
+        old = folder.metrics()
+        if old is not None:
+            self.rows = old.filter(pl.col("step") <= step).to_dicts()
+        self.seconds = float(folder.meta().get("seconds", 0.0))
+
+    def go(self, stop: threading.Event) -> None:
+        total = self.config.n_updates
+        per_row = -(-total // ROWS)
+        chunk = 1
+        last_save = last_metrics = row_began = time.monotonic()
+        while self.done < total:
+            n = min(chunk, per_row - self.done % per_row, total - self.done)
+            began = time.monotonic()
+            self.state = jax.block_until_ready(self.program(self.state, n))
+            self.done += n
+            now = time.monotonic()
+            self.seconds += now - began
+            if now - began < SECONDS_PER_CHUNK / 2:
+                chunk *= 2
+            elif now - began > SECONDS_PER_CHUNK * 2:
+                chunk = max(1, chunk // 2)
+            if self.done % per_row == 0 or self.done == total:
+                self._write_rows(per_row, now - row_began)
+                row_began = now
+            if np.asarray(self.state.learner.diverged).all():
+                break
+            if stop.is_set():
+                self._save()
+                raise KeyboardInterrupt
+            if self.folder and now - last_save >= self.checkpoint_seconds:
+                self._save()
+                last_save = last_metrics = now
+            elif self.folder and now - last_metrics >= SECONDS_PER_METRICS:
+                self.folder.write_metrics(table_of(self.rows))
+                last_metrics = now
+        self._save()
+
+    def _write_rows(self, per_row: int, seconds: float) -> None:
+        speed = per_row * self.config.batch_steps * len(self.specs) / max(seconds, 1e-9)
+        new = rows_of(self.specs, self.state, self.done, speed)
+        self.rows += new
+        self.state = empty_tally(self.state)
+        for row in new:
+            for listen in self.listeners:
+                listen(row)
+        self.progress(self.done * self.config.batch_steps, _status(new))
+
+    def _save(self) -> None:
+        if not self.folder:
+            return
+        # Metrics first: rows beyond the checkpoint are dropped when the run goes on.
+        self.folder.write_metrics(table_of(self.rows))
+        self.folder.save(self.program.trim(self.state), self.done)
+        self.folder.write_meta(
+            seconds=self.seconds,
+            steps=self.done * self.config.batch_steps,
+            finished=self.done == self.config.n_updates,
+        )
+
+    def run(self) -> Run:
+        """What was trained, as users get it."""
+        learner = self.program.trim(self.state).learner
+        diverged = np.asarray(learner.diverged)
+        where = f"; the last good networks are in {self.folder.path}" if self.folder else ""
+        if diverged.all():
+            raise Diverged(
+                "training diverged: a gradient was not finite" + where + "; try a smaller "
+                "learning rate"
+            )
+        return Run(self.specs, learner.network, table_of(self.rows), diverged)
+
+
+def _status(rows: Sequence[Row]) -> str:
+    parts = []
+    for name in ("return", "discrepancy"):
+        known = [row[name] for row in rows if row[name] is not None]
+        if known:
+            parts.append(f"{name} {np.mean(known):.3g}")
+    speed = rows[0]["steps_per_second"] if rows else None
+    return " ".join([*parts, f"{speed:,.0f} steps/s"]) if speed else " ".join(parts)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and SIGTERM into a request to stop after the present chunk."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(s, lambda *_: stop.set()) for s in signals]
+    try:
+        yield stop
+    finally:
+        for s, handler in zip(signals, before, strict=True):
+            signal.signal(s, handler)
