@@ -219,10 +219,8 @@ class Program:
 
     def fill(self, state: RunState) -> RunState:
         """The opposite of `trim`."""
-        n_more = len(self._seeds) - self.n_runs
-        return jax.tree.map(
-            lambda leaf: jnp.concatenate([leaf, leaf[-1:].repeat(n_more, 0)]), state
-        )
+        whole = np.minimum(np.arange(len(self._seeds)), self.n_runs - 1)
+        return jax.tree.map(lambda leaf: leaf[whole], state)
 
     def _some_updates(
         self, env_arrays: Env, hyper: Hyperparameters, n: Int[Array, ""], state: RunState

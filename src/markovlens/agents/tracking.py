@@ -37,7 +37,7 @@ def tensorboard(folder: str | os.PathLike[str]) -> Iterator[Callable[[Row], None
 
 @contextmanager
 def wandb(name: str) -> Iterator[Callable[[Row], None]]:
-    """A listener for `train` that logs to Weights & Biases, each run's metrics under its own name."""
+    """A listener for `train` that logs to Weights & Biases, each run under its own prefix."""
     try:
         import wandb as weights_and_biases
     except ImportError:

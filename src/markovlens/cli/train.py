@@ -62,10 +62,7 @@ def train(
     else:
         print_table(rows, title=f"{folder}: the last rows of metrics.parquet")
     if run.diverged.any():
-        bad = [
-            spec.seed for spec, diverged in zip(run.specs, run.diverged, strict=True) if diverged
-        ]
-        which = ", ".join(map(str, bad))
+        which = ", ".join(str(run.specs[i].seed) for i in run.diverged.nonzero()[0])
         print(f"diverged: seeds {which}; their last good networks are kept", file=sys.stderr)
         return 1
     return None
