@@ -1,10 +1,12 @@
 """A table that is filled by assignments, with wildcards, where the last assignment wins."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 ANY = -1  # a wildcard: the assignment holds for every index of this axis
 
@@ -37,24 +39,28 @@ class Writes:
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
         self._batches: list[_Batch] = []
-        self._pending_axes: tuple[int, ...] | None = None
-        self._pending: list[tuple[int, ...]] = []
-        self._pending_values: list[float] = []
-        self._pending_offsets: list[int] = []
 
     def assign(self, index: Sequence[int], value: float, offset: int) -> None:
         """One assignment; ANY in `index` stands for every index of that axis."""
-        axes = tuple(axis for axis, i in enumerate(index) if i != ANY)
-        if axes != self._pending_axes:
-            self._flush()
-            self._pending_axes = axes
-        self._pending.append(tuple(i for i in index if i != ANY))
-        self._pending_values.append(value)
-        self._pending_offsets.append(offset)
+        self.assign_many(np.array(index)[:, None], np.array([value]), np.array([offset]))
+
+    def assign_many(
+        self,
+        index: Int[np.ndarray, "axes k"],
+        values: Float[np.ndarray, "k"],
+        offsets: Int[np.ndarray, "k"],
+    ) -> None:
+        """Many assignments, one a column, in the order of the text."""
+        is_named = index != ANY
+        changes = np.flatnonzero((is_named[:, 1:] != is_named[:, :-1]).any(axis=0)) + 1
+        for start, stop in pairwise([0, *changes.tolist(), len(values)]):
+            axes = tuple(np.flatnonzero(is_named[:, start]).tolist())
+            run = slice(start, stop)
+            named = index[is_named[:, start], run]
+            self._batches.append(_Batch(axes, named, values[run], offsets[run]))
 
     def assign_block(self, index: Sequence[int], block: np.ndarray, offset: int) -> None:
         """Assign an array to the trailing axes: a row or a matrix. Only nonzeros take space."""
-        self._flush()
         row_axis = len(index) if block.ndim == 2 else None
         named = np.array([i for i in index if i != ANY], dtype=np.int64)[:, None]
         axes = tuple(axis for axis, i in enumerate(index) if i != ANY)
@@ -62,14 +68,18 @@ class Writes:
         self._batches.append(_Batch(axes, named, np.zeros(1), at, row_axis))
         places = np.stack(np.nonzero(block))
         values = block[tuple(places)]
-        whole = np.concatenate([np.repeat(named, len(values), axis=1), places])
+        whole = np.concatenate([named.repeat(len(values), axis=1), places])
         axes += tuple(range(len(index), len(self.shape)))
         self._batches.append(_Batch(axes, whole, values, at.repeat(len(values)), row_axis))
+
+    def names_axis(self, axis: int) -> bool:
+        """Whether the table may vary along this axis: some assignment names an index of it."""
+        return any(axis in batch.axes for batch in self._batches)
 
     def dense(self) -> np.ndarray:
         """The table as an array; what was never assigned is 0."""
         table = np.zeros(self.shape)
-        for batch in self._all():
+        for batch in self._batches:
             if not batch.axes:
                 table[...] = batch.value[-1]
                 continue
@@ -78,23 +88,13 @@ class Writes:
             view[tuple(batch.named)] = batch.value.reshape(-1, *[1] * wild)
         return table
 
-    def names_axis(self, axis: int) -> bool:
-        """Whether the table may vary along this axis: some assignment names an index of it."""
-        return any(axis in batch.axes for batch in self._all())
-
-    def at(self, *index: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """The table at these cells: one array per axis, broadcast; trailing axes may be left out
-        if no assignment names them."""
-        cells = np.broadcast_arrays(*index)
-        result = np.zeros(cells[0].shape)
-        for batch in self._all():
-            hit, value = _look_up(batch, cells, self.shape)
-            result = np.where(hit, value, result)
-        return result
+    def sparse(self) -> "SparseTable":
+        """The table to be asked cell by cell."""
+        return SparseTable(self.shape, self._batches)
 
     def last_write(self, index: Sequence[int]) -> tuple[int, int] | None:
         """Where in the text this row was assigned last, and as which row of a matrix there."""
-        for batch in reversed(list(self._all())):
+        for batch in reversed(self._batches):
             touches = np.ones(len(batch.value), dtype=bool)
             for axis, here in zip(batch.axes, batch.named, strict=True):
                 if axis < len(index):
@@ -104,33 +104,57 @@ class Writes:
                 return int(batch.offset[np.flatnonzero(touches)[-1]]), row
         return None
 
-    def _all(self) -> Iterator[_Batch]:
-        self._flush()
-        yield from self._batches
 
-    def _flush(self) -> None:
-        if self._pending:
-            assert self._pending_axes is not None
-            index = np.array(self._pending, dtype=np.int64).T
-            value, offset = np.array(self._pending_values), np.array(self._pending_offsets)
-            index = index.reshape(len(self._pending_axes), len(value))
-            self._batches.append(_Batch(self._pending_axes, index, value, offset))
-        self._pending, self._pending_values, self._pending_offsets = [], [], []
-        self._pending_axes = None
+class _Pattern(NamedTuple):
+    """The last assignment to each key, of all that name the same axes."""
+
+    axes: tuple[int, ...]
+    keys: Int[np.ndarray, "k"]  # ravelled over the named axes, increasing
+    value: Float[np.ndarray, "k"]
+    offset: Int[np.ndarray, "k"]
 
 
-def _look_up(
-    batch: _Batch, cells: Sequence[np.ndarray], shape: tuple[int, ...]
-) -> tuple[Bool[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Which cells the batch assigns, and what."""
-    if not len(batch.value):
-        return np.zeros(cells[0].shape, dtype=bool), np.zeros(cells[0].shape)
-    if not batch.axes:
-        return np.ones(cells[0].shape, dtype=bool), np.full(cells[0].shape, batch.value[-1])
-    sizes = tuple(shape[axis] for axis in batch.axes)
-    keys = np.ravel_multi_index(tuple(batch.named), sizes)
-    keys, last = np.unique(keys[::-1], return_index=True)
-    values = batch.value[::-1][last]
-    asked = np.ravel_multi_index(tuple(cells[axis] for axis in batch.axes), sizes)
-    place = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-    return keys[place] == asked, values[place]
+class SparseTable:
+    """Looks cells up: for each set of named axes the last fitting assignment, of those the last.
+
+    There are at most 2^axes such sets, however the assignments alternate in the text.
+    """
+
+    def __init__(self, shape: tuple[int, ...], batches: Sequence[_Batch]):
+        self.shape = shape
+        groups: dict[tuple[int, ...], list[_Batch]] = defaultdict(list)
+        for batch in batches:
+            if len(batch.value):
+                groups[batch.axes].append(batch)
+        # A matrix clears its place (few named axes) and fills it (all named) at the same offset:
+        # with the fewer named axes first, the fill wins.
+        self._patterns = [self._pattern(axes, groups[axes]) for axes in sorted(groups, key=len)]
+
+    def at(self, *index: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """The table at these cells: one array per axis, broadcast. Trailing axes may be left out
+        if no assignment names them. What was never assigned is 0."""
+        cells = np.broadcast_arrays(*index)
+        result, newest = np.zeros(cells[0].shape), np.full(cells[0].shape, -1)
+        for pattern in self._patterns:
+            asked = self._keys(pattern.axes, [cells[axis] for axis in pattern.axes], result.shape)
+            place = np.minimum(np.searchsorted(pattern.keys, asked), len(pattern.keys) - 1)
+            newer = (pattern.keys[place] == asked) & (pattern.offset[place] >= newest)
+            result = np.where(newer, pattern.value[place], result)
+            newest = np.where(newer, pattern.offset[place], newest)
+        return result
+
+    def _pattern(self, axes: tuple[int, ...], batches: Sequence[_Batch]) -> _Pattern:
+        named = np.concatenate([batch.named for batch in batches], axis=1)
+        value = np.concatenate([batch.value for batch in batches])
+        offset = np.concatenate([batch.offset for batch in batches])
+        every_key = self._keys(axes, list(named), value.shape)
+        keys, from_the_end = np.unique(every_key[::-1], return_index=True)
+        return _Pattern(axes, keys, value[::-1][from_the_end], offset[::-1][from_the_end])
+
+    def _keys(
+        self, axes: Sequence[int], index: Sequence[np.ndarray], shape: tuple[int, ...]
+    ) -> Int[np.ndarray, "..."]:
+        keys = np.zeros(shape, dtype=np.int64)
+        for axis, i in zip(axes, index, strict=True):
+            keys = keys * self.shape[axis] + i
+        return keys
