@@ -1,0 +1,1 @@
+"""To and from other libraries' environments. Nothing here is imported before it is asked for."""

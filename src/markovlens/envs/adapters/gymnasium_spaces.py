@@ -1,0 +1,80 @@
+"""Spaces and their values, between Gymnasium and here."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box as GymnasiumBox
+from gymnasium.spaces import Discrete as GymnasiumDiscrete
+from gymnasium.spaces import MultiBinary
+
+from markovlens.envs.spaces import Binary, Box, Discrete, Space
+
+
+def to_gymnasium(space: Space) -> gymnasium.Space:
+    """Our space as Gymnasium has it: bits become MultiBinary."""
+    if isinstance(space, Discrete):
+        return GymnasiumDiscrete(space.n)
+    if isinstance(space, Binary):
+        return MultiBinary(space.n)
+    return GymnasiumBox(space.low, space.high, space.shape, dtype=np.float32)
+
+
+def value_to_gymnasium(space: Space, values: Any) -> Any:
+    """One value, or a batch, in the type that Gymnasium's space asks for."""
+    values = np.asarray(values)
+    if isinstance(space, Discrete):
+        return np.int64(values) if values.ndim == 0 else values.astype(np.int64)
+    return values.astype(np.int8 if isinstance(space, Binary) else np.float32)
+
+
+def observation_space_from_gymnasium(space: gymnasium.Space) -> Space:
+    """Numbers and bits as they are; whatever else Gymnasium can flatten, flattened."""
+    if isinstance(space, GymnasiumDiscrete):
+        return Discrete(int(space.n))
+    if isinstance(space, MultiBinary):
+        return Binary(int(np.prod(space.shape)))
+    if isinstance(space, GymnasiumBox):
+        return Box(space.shape, float(space.low.min()), float(space.high.max()))
+    flat = gymnasium.spaces.flatten_space(space)
+    if not isinstance(flat, GymnasiumBox | MultiBinary):
+        raise ValueError(
+            f"observations in {space} have no fixed size; wrap the environment so that they do"
+        )
+    return observation_space_from_gymnasium(flat)
+
+
+def observations_from_gymnasium(space: gymnasium.Space, batch: Any) -> np.ndarray:
+    """A batch of the vector environment's observations, [N, ...]."""
+    if isinstance(space, GymnasiumDiscrete):
+        return (np.asarray(batch) - space.start).astype(np.int32)
+    if isinstance(space, GymnasiumBox):
+        return np.asarray(batch, dtype=np.float32)
+    if isinstance(space, MultiBinary):
+        return np.asarray(batch, dtype=np.float32).reshape(len(batch), -1)
+    flat = [gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)]
+    return np.stack(flat).astype(np.float32)
+
+
+def action_space_from_gymnasium(space: gymnasium.Space) -> Space:
+    if isinstance(space, GymnasiumDiscrete):
+        return Discrete(int(space.n))
+    if isinstance(space, GymnasiumBox):
+        return Box(space.shape, float(space.low.min()), float(space.high.max()))
+    raise ValueError(f"actions must be Discrete or Box, got {space}; wrap the environment")
+
+
+def actions_to_gymnasium(space: gymnasium.Space, actions: Any) -> np.ndarray:
+    """Our actions, [N, ...], as the vector environment takes them; boxes are clipped to bounds."""
+    actions = np.asarray(actions)
+    if isinstance(space, GymnasiumDiscrete):
+        return actions.astype(np.int64) + space.start
+    assert isinstance(space, GymnasiumBox)
+    return np.clip(actions, space.low, space.high).astype(space.dtype)
+
+
+def _rows(space: gymnasium.Space, batch: Any) -> Any:
+    n = len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
+    if isinstance(space, gymnasium.spaces.Tuple):
+        n = len(batch[0])
+    return gymnasium.vector.utils.iterate(gymnasium.vector.utils.batch_space(space, n), batch)

@@ -1,0 +1,1 @@
+"""Pictures of environments: what happens, and beside it what the agent sees."""
