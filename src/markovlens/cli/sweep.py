@@ -1,0 +1,77 @@
+"""`markovlens sweep`: an experiment file, run to the end."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from markovlens.cli.output import print_json, print_table
+
+
+def sweep(
+    file: Annotated[str, tyro.conf.Positional],
+    out: Path | None = None,
+    stage: Literal["all", "sweep", "report"] = "all",
+    scale: str = "paper",
+    workers: int | None = None,
+    executor: Literal["local", "ray"] = "local",
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    json: bool = False,
+) -> int | None:
+    """Run an experiment: try every setting of its grids, choose the best, judge it on fresh seeds.
+
+    The file is a TOML of tasks, agents, grids and seeds; the paper's own can be given by name:
+    fig-ppo, fig-ppo-small, rocksample-sensor. Repeat the command to go on after an interruption:
+    what is finished is not done again. The same command in a second shell, or on a second machine
+    that shares the folder, helps with the work.
+
+    Example: markovlens sweep fig-ppo-small --scale quick --out results/small
+
+    Args:
+        file: the experiment file, or the name of one of the paper's.
+        out: where the results go; results/NAME if not given.
+        stage: sweep tries the grids, report judges what was chosen, all does both.
+        scale: one of the file's [scale.…] tables, or "paper" for the file as it stands.
+        workers: processes on this machine; one a core if not given.
+        executor: local, or ray: the Ray cluster named by RAY_ADDRESS, or a local one.
+        cpus: ray: cores for each unit of work.
+        gpus: ray: GPUs for each unit of work, also a fraction.
+        json: print the final scores as JSON.
+    """
+    from markovlens.cli.runtime import prepare_jax
+    from markovlens.experiments.config import Stage, find_experiment, read_experiment
+    from markovlens.experiments.executors import Executor, LocalExecutor, RayExecutor
+    from markovlens.experiments.results import Results
+    from markovlens.experiments.sweep import sweep as run_sweep
+    from markovlens.experiments.sweep import total_steps
+    from markovlens.experiments.tables import table_comparison, table_scores
+    from markovlens.progress import progress_bar
+
+    path = find_experiment(file)
+    folder = out or Path("results") / path.stem
+    stages: tuple[Stage, ...] = ("sweep", "report") if stage == "all" else (stage,)
+    experiment = read_experiment(path, scale)
+    if executor == "local" and (cpus, gpus) != (1.0, 0.0):
+        raise ValueError("--cpus and --gpus are for --executor ray; --workers is for local")
+    chosen: Executor = RayExecutor(cpus, gpus) if executor == "ray" else LocalExecutor(workers)
+    prepare_jax()
+    with progress_bar(experiment.title, total=total_steps(experiment, stages)) as advance:
+        outcome = run_sweep(path, folder, stages, scale, chosen, progress=advance)
+    if outcome.failed:
+        print(
+            f"{len(outcome.failed)} of {len(outcome.units)} units failed, the first with: "
+            f"{outcome.first_error()} (each says why in its error.txt; repeat to try again)",
+            file=sys.stderr,
+        )
+    if any(unit.done for unit in outcome.units):
+        results = Results(folder)
+        scores, comparison = table_scores(results), table_comparison(results)
+        if json:
+            print_json({"folder": str(folder), "scores": scores, "ld against rnn": comparison})
+        else:
+            print_table(scores, title=f"{folder}: final return, mean and 95% interval over seeds")
+            if comparison:
+                print_table(comparison, title="ld against rnn")
+    return 1 if outcome.failed else None

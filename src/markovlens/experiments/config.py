@@ -1,0 +1,292 @@
+"""An experiment is data: a TOML file of tasks, agents, grids and seeds.
+
+    title = "Does memory pay in the T-maze?"
+
+    [seeds]                     # a number, a list, or "first..last"
+    sweep = "0..4"              # choose settings
+    report = "100..129"         # judge the chosen ones
+
+    [options]                   # of every run: any option of `markovlens train`
+    steps = 1_000_000
+
+    [tasks.tmaze-5]             # the key is the environment's name, unless `env` says otherwise
+
+    [agents.ld]
+    grid.learning_rate = [2.5e-3, 2.5e-4]
+    grid.beta = [0, 0.25, 0.5]
+
+    [selected.tmaze-5.ld]       # report these settings instead of what the sweep prefers
+    learning_rate = 2.5e-4
+
+    [scale.quick]               # `--scale quick` overrides
+    options.steps = 20_000
+    seeds.sweep = "0..1"
+
+Where an option is given several times, the more special place wins: options, then the task's,
+then the agent's, then the grid or `selected`, then the scale's.
+"""
+
+import itertools
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from markovlens.agents.config import PPOConfig, config_from
+from markovlens.names import unknown_name
+
+Options = Mapping[str, Any]
+Stage = Literal["sweep", "report"]
+
+_TOP = ("title", "about", "score", "seeds", "options", "tasks", "agents", "selected", "scale")
+_SCALE = ("options", "seeds", "tasks", "agents", "grid")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the experiment: what to train on what, with which options. Seeds come apart."""
+
+    task: str
+    agent: str
+    options: Options
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def key(self) -> str:
+        """The setting as text: equal settings have equal keys, in whatever order they are given."""
+        return json.dumps([self.task, self.agent, self.options], sort_keys=True)
+
+    @property
+    def config(self) -> PPOConfig:
+        """The training run this describes, with nothing left open."""
+        return config_from(dict(self.options)).resolve()
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A way of learning, and the settings to choose from; an empty grid has one point."""
+
+    name: str
+    options: Options
+    grid: Mapping[str, Sequence[Any]]
+
+    def points(self) -> list[dict[str, Any]]:
+        """Every combination of the grid's values."""
+        combinations = itertools.product(*self.grid.values())
+        return [dict(zip(self.grid, values, strict=True)) for values in combinations]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to learn, and the seeds it is learnt with."""
+
+    name: str
+    options: Options
+    sweep_seeds: tuple[int, ...]
+    report_seeds: tuple[int, ...]
+
+    def seeds(self, stage: Stage) -> tuple[int, ...]:
+        return self.sweep_seeds if stage == "sweep" else self.report_seeds
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a TOML file says, checked, with one scale applied."""
+
+    title: str
+    about: str
+    score: str  # the metric whose area under the curve chooses settings
+    options: Options
+    tasks: tuple[Task, ...]
+    agents: tuple[Agent, ...]
+    selected: Mapping[str, Mapping[str, Options]]  # task -> agent -> options
+    last: Options = field(default_factory=dict)  # the scale's options, stronger than all others
+
+    def task(self, name: str) -> Task:
+        return next(task for task in self.tasks if task.name == name)
+
+    def setting(self, task: Task, agent: Agent, chosen: Options) -> Setting:
+        """One point: the task's and the agent's options with `chosen` on top."""
+        merged = {**self.options, **task.options, **agent.options, **chosen, **self.last}
+        return Setting(task.name, agent.name, merged)
+
+    def candidates(self) -> list[Setting]:
+        """What the sweep tries: the whole grid of every agent that has one, on every task."""
+        return [
+            self.setting(task, agent, point)
+            for task in self.tasks
+            for agent in self.agents
+            if agent.grid
+            for point in agent.points()
+        ]
+
+    def given(self, task: Task, agent: Agent) -> Setting | None:
+        """What to report where it needs no sweep: `selected`, or the only setting there is."""
+        chosen = self.selected.get(task.name, {}).get(agent.name)
+        if chosen is None and agent.grid:
+            return None
+        return self.setting(task, agent, chosen or {})
+
+
+def paper_experiments() -> dict[str, Path]:
+    """The experiments that come with the package, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "paper").glob("*.toml"))}
+
+
+def find_experiment(name: str) -> Path:
+    """The file of that path, or the experiment of that name."""
+    known = paper_experiments()
+    if Path(name).is_file():
+        return Path(name)
+    if name in known:
+        return known[name]
+    if name.endswith(".toml"):
+        raise FileNotFoundError(f"there is no experiment file {name}")
+    raise unknown_name("experiment", name, known)
+
+
+def read_experiment(path: str | Path, scale: str | None = None) -> Experiment:
+    """The experiment in a TOML file; a ValueError names what is wrong in it, and the nearest key.
+
+    `scale` is one of the file's `[scale.…]` tables, `"paper"` or None for the file as it stands.
+    """
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_experiment(data, scale)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Experiment:
+    """The experiment in an already parsed TOML document."""
+    _check_keys("key", data, _TOP)
+    for name in ("title", "tasks", "agents"):
+        if not data.get(name):
+            raise ValueError(f"an experiment needs a {name!r} entry, and this one has none")
+    change = _scale(data, scale)
+    seeds = {"sweep": 0, "report": 0, **data.get("seeds", {}), **change.get("seeds", {})}
+    _check_keys("key in [seeds]", seeds, ("sweep", "report"))
+    options = data.get("options", {})
+    last = change.get("options", {})
+    _check_options("[options]", options)
+    _check_options(f"[scale.{scale}.options]", last)
+    tasks = tuple(
+        _task(name, table, seeds, change)
+        for name, table in _chosen("task", data["tasks"], change.get("tasks")).items()
+    )
+    agents = tuple(
+        _agent(name, table, change.get("grid", {}))
+        for name, table in _chosen("agent", data["agents"], change.get("agents")).items()
+    )
+    selected = data.get("selected", {})
+    _check_keys("task in [selected]", selected, data["tasks"])
+    for task, by_agent in selected.items():
+        _check_keys(f"agent in [selected.{task}]", by_agent, data["agents"])
+        for agent, chosen in by_agent.items():
+            _check_options(f"[selected.{task}.{agent}]", chosen)
+    experiment = Experiment(
+        title=data["title"],
+        about=data.get("about", ""),
+        score=data.get("score", "return"),
+        options=options,
+        tasks=tasks,
+        agents=agents,
+        selected=selected,
+        last=last,
+    )
+    for task in tasks:
+        for agent in agents:
+            _check_values(experiment, task, agent)
+    return experiment
+
+
+def parse_seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Seeds as a file writes them: a number of seeds, a list, or "first..last".
+
+    >>> parse_seeds("3..5"), parse_seeds(2), parse_seeds([7])
+    ((3, 4, 5), (0, 1), (7,))
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return tuple(range(value))
+    if isinstance(value, str):
+        first, dots, last = value.partition("..")
+        if dots and first.strip().isdigit() and last.strip().isdigit():
+            return tuple(range(int(first), int(last) + 1))
+    elif isinstance(value, Sequence) and all(isinstance(seed, int) for seed in value):
+        if len(set(value)) < len(value):
+            raise ValueError(f"the same seed twice in {list(value)}")
+        return tuple(int(seed) for seed in value)
+    raise ValueError(f'seeds must be a number, a list of numbers or "first..last", got {value!r}')
+
+
+def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
+    scales = data.get("scale", {})
+    for scale, change in scales.items():
+        _check_keys(f"key in [scale.{scale}]", change, _SCALE)
+    if name in scales:
+        return scales[name]
+    if name in (None, "paper"):
+        return {}
+    raise unknown_name("scale", str(name), [*scales, "paper"])
+
+
+def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
+    if names is None:
+        return tables
+    _check_keys(kind, dict.fromkeys(names), tables)
+    return {name: tables[name] for name in names}
+
+
+def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) -> Task:
+    own = {**table.get("seeds", {})} if "seeds" not in change else {}
+    _check_keys(f"key in [tasks.{name}.seeds]", own, ("sweep", "report"))
+    use = {**seeds, **own}
+    sweep, report = parse_seeds(use["sweep"]), parse_seeds(use["report"])
+    both = set(sweep) & set(report)
+    if both:
+        raise ValueError(
+            f"task {name!r} chooses and judges by the same seed {min(both)}: keep them apart"
+        )
+    options = {"env": name, **{key: table[key] for key in table if key != "seeds"}}
+    _check_options(f"[tasks.{name}]", options)
+    return Task(name, options, sweep, report)
+
+
+def _agent(name: str, table: Mapping[str, Any], smaller: Mapping[str, list[Any]]) -> Agent:
+    grid = dict(table.get("grid", {}))
+    grid.update({key: values for key, values in smaller.items() if key in grid})
+    _check_options(f"[agents.{name}.grid]", grid)
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(
+                f"the grid of agent {name!r} is empty: {key} must be a list of values, got {values}"
+            )
+    options = {"algo": name, **{key: table[key] for key in table if key != "grid"}}
+    _check_options(f"[agents.{name}]", options)
+    return Agent(name, options, grid)
+
+
+def _check_values(experiment: Experiment, task: Task, agent: Agent) -> None:
+    """Every setting must be one that can be trained: found out now, not after a day of sweeping."""
+    given = experiment.given(task, agent)
+    settings = [experiment.setting(task, agent, point) for point in agent.points()]
+    for setting in settings if given is None else [*settings, given]:
+        try:
+            _ = setting.config
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"task {task.name!r}, agent {agent.name!r}: {error}") from error
+
+
+def _check_keys(kind: str, got: Mapping[str, Any], known: Any) -> None:
+    for key in got:
+        if key not in known:
+            raise unknown_name(kind, key, known)
+
+
+def _check_options(where: str, options: Options) -> None:
+    _check_keys(f"option in {where}", options, [field.name for field in fields(PPOConfig)])

@@ -1,0 +1,166 @@
+"""Experiment files: what they mean, and what is said when they are wrong."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from markovlens.experiments.config import (
+    find_experiment,
+    paper_experiments,
+    parse_experiment,
+    parse_seeds,
+    read_experiment,
+)
+
+SMALL = {
+    "title": "small",
+    "seeds": {"sweep": "0..1", "report": [10, 11, 12]},
+    "options": {"steps": 2048, "latent": 8},
+    "tasks": {"tmaze-2": {}, "tiger": {"latent": 4, "seeds": {"sweep": 3}}},
+    "agents": {
+        "ld": {"grid": {"learning_rate": [0.1, 0.01], "beta": [0.0, 0.5, 1.0]}},
+        "bound": {"algo": "memoryless", "full_view": True},
+    },
+    "selected": {"tiger": {"ld": {"learning_rate": 0.05, "beta": 0.25}}},
+    "scale": {
+        "quick": {
+            "options": {"steps": 512},
+            "seeds": {"sweep": 1},
+            "tasks": ["tiger"],
+            "grid": {"beta": [0.5]},
+        }
+    },
+}
+
+
+def changed(path, value):
+    data = copy.deepcopy(SMALL)
+    *parents, last = path.split("/")
+    table = data
+    for parent in parents:
+        table = table.setdefault(parent, {})
+    table[last] = value
+    return data
+
+
+def test_the_grid_is_every_combination_on_every_task():
+    settings = parse_experiment(SMALL).candidates()
+    assert len(settings) == 2 * 6  # tasks × grid; the agent without a grid is not swept
+    assert len(set(settings)) == 12
+    points = {(s.options["learning_rate"], s.options["beta"]) for s in settings}
+    assert points == {(lr, beta) for lr in (0.1, 0.01) for beta in (0.0, 0.5, 1.0)}
+
+
+def test_the_more_special_option_wins():
+    experiment = parse_experiment(SMALL)
+    latent = {s.task: s.config.latent for s in experiment.candidates()}
+    assert latent == {"tmaze-2": 8, "tiger": 4}
+    tiger, ld = experiment.tasks[1], experiment.agents[0]
+    assert experiment.given(tiger, ld).config.beta == 0.25
+    assert experiment.given(experiment.tasks[0], ld) is None  # must be swept first
+    bound = experiment.given(tiger, experiment.agents[1])
+    assert (bound.config.algo, bound.config.full_view) == ("memoryless", True)
+
+
+def test_seeds_of_a_task_override_the_common_ones():
+    tmaze, tiger = parse_experiment(SMALL).tasks
+    assert tmaze.seeds("sweep") == (0, 1)
+    assert tiger.seeds("sweep") == (0, 1, 2)
+    assert tiger.seeds("report") == (10, 11, 12)
+
+
+def test_a_scale_overrides_everything_and_the_file_stands_without_one():
+    quick = parse_experiment(SMALL, "quick")
+    assert [task.name for task in quick.tasks] == ["tiger"]
+    assert quick.tasks[0].sweep_seeds == (0,)
+    assert {s.config.steps for s in quick.candidates()} == {512}
+    assert {s.options["beta"] for s in quick.candidates()} == {0.5}
+    assert parse_experiment(SMALL, "paper") == parse_experiment(SMALL)
+    with pytest.raises(ValueError, match="unknown scale 'quik'; did you mean 'quick'"):
+        parse_experiment(SMALL, "quik")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("sedes", {}, "unknown key 'sedes'; did you mean 'seeds'"),
+        ("options/learning_rte", 0.1, r"in \[options\] 'learning_rte'; did you mean 'learning_ra"),
+        ("agents/ld/grid/lam", [0.1], r"in \[agents.ld.grid\] 'lam'; did you mean 'lam"),
+        ("agents/ld/grid/beta", [], "the grid of agent 'ld' is empty: beta must be a list"),
+        ("agents/ld/grid/beta", 0.5, "beta must be a list of values, got 0.5"),
+        ("agents/ld/grid/beta", [0.1, 7.0], "task 'tmaze-2', agent 'ld': beta must be between"),
+        ("agents/ld/algo", "ldd", "unknown algo 'ldd'; did you mean 'ld'"),
+        ("seeds/report", "1..12", "chooses and judges by the same seed 1"),
+        ("seeds/sweep", "many", "seeds must be a number, a list of numbers"),
+        ("seeds/sweep", [1, 1], "the same seed twice"),
+        ("selected/tigre", {}, r"task in \[selected\] 'tigre'; did you mean 'tiger'"),
+        ("scale/quick/step", 1, r"key in \[scale.quick\] 'step'"),
+        ("tasks", {}, "needs a 'tasks' entry"),
+    ],
+)
+def test_mistakes_are_named(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        parse_experiment(changed(path, value))
+
+
+def test_errors_name_the_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("title = 3 3")
+    with pytest.raises(ValueError, match=r"mine.toml: .*line 1"):
+        read_experiment(file)
+
+
+def test_settings_are_equal_whatever_the_order():
+    experiment = parse_experiment(SMALL)
+    task, agent = experiment.tasks[0], experiment.agents[0]
+    one = experiment.setting(task, agent, {"lam1": 0.5, "beta": 0.1})
+    other = experiment.setting(task, agent, {"beta": 0.1, "lam1": 0.5})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != experiment.setting(task, agent, {"beta": 0.2, "lam1": 0.5})
+
+
+@given(st.integers(0, 50), st.integers(0, 20))
+def test_ranges_of_seeds_include_both_ends(first, more):
+    seeds = parse_seeds(f"{first}..{first + more}")
+    assert (seeds[0], seeds[-1], len(seeds)) == (first, first + more, more + 1)
+
+
+def test_find_experiment_by_name_and_by_path(tmp_path):
+    assert find_experiment("fig-ppo").name == "fig-ppo.toml"
+    with pytest.raises(ValueError, match="unknown experiment 'fig-pp'; did you mean 'fig-ppo'"):
+        find_experiment("fig-pp")
+    with pytest.raises(FileNotFoundError, match="no experiment file"):
+        find_experiment(str(tmp_path / "no.toml"))
+
+
+@pytest.mark.parametrize("name", ["fig-ppo", "fig-ppo-small", "rocksample-sensor"])
+def test_the_papers_experiments_can_be_read_at_every_scale(name):
+    path = paper_experiments()[name]
+    for scale in ("paper", "quick"):
+        assert read_experiment(path, scale).tasks
+
+
+def test_the_papers_grid_is_twenty_times_larger_for_ld():
+    agents = {a.name: a for a in read_experiment(paper_experiments()["fig-ppo"]).agents}
+    sizes = {name: len(agent.points()) for name, agent in agents.items()}
+    assert (sizes["ld"], sizes["rnn"], sizes["memoryless"]) == (400, 20, 20)
+
+
+def test_the_papers_choices_are_the_defaults_of_training():
+    # Two transcriptions of the same tables, in the experiment and in the agents' defaults.
+    from markovlens.agents.config import PPOConfig
+
+    experiment = read_experiment(paper_experiments()["fig-ppo"])
+    for task in experiment.tasks:
+        for agent in experiment.agents:
+            if agent.grid:
+                given = experiment.given(task, agent).config
+                assert given == PPOConfig(env=task.name, algo=agent.name).resolve()
+
+
+def test_rivals_in_the_sensor_experiment_have_equal_budgets():
+    experiment = read_experiment(paper_experiments()["rocksample-sensor"])
+    assert {len(agent.points()) for agent in experiment.agents} == {8}

@@ -1,0 +1,168 @@
+"""Planning and sharing work, with a trainer that only writes down what it was asked."""
+
+import json
+import threading
+
+import polars as pl
+import pytest
+
+from markovlens.agents.metrics import SCHEMA
+from markovlens.experiments.config import parse_experiment
+from markovlens.experiments.results import Results
+from markovlens.experiments.runs import curves_of
+from markovlens.experiments.sweep import runs_of, total_steps
+from markovlens.experiments.units import load_units, plan
+from markovlens.experiments.worker import error_file, work
+from markovlens.files import write_parquet
+from tests.experiments.test_config import SMALL, changed
+
+
+def fake_metrics(runs, value=lambda run: float(run.seed)):
+    rows = [
+        {"run": i, "step": step, "episodes": 2, "return": value(run), "discrepancy": 0.5}
+        for i, run in enumerate(runs)
+        for step in (512, 1024, 1536, 2048)
+    ]
+    table = pl.DataFrame(rows)
+    others = [name for name in SCHEMA if name not in table.columns]
+    return table.with_columns(pl.lit(1.0).alias(name) for name in others)
+
+
+def fake_train(unit, claim):
+    def value(run):  # the best settings are known: β of a half, the smaller learning rate
+        options = run.setting.options
+        return -abs(options.get("beta", 0.5) - 0.5) - options.get("learning_rate", 0.0)
+
+    curves = curves_of(unit.runs, fake_metrics(unit.runs, value), [False] * len(unit.runs))
+    write_parquet(unit.curves, curves)
+
+
+def names(units):
+    return [unit.name for unit in units]
+
+
+def test_units_hold_each_run_once_and_never_mix_structures(tmp_path):
+    experiment = parse_experiment(SMALL)
+    runs = runs_of(experiment, "sweep", tmp_path)
+    assert len(runs) == 6 * 2 + 6 * 3
+    units = plan(tmp_path, runs, batch=5)
+    assert sorted(r.key for u in units for r in u.runs) == sorted(r.key for r in runs)
+    assert max(len(unit.runs) for unit in units) <= 5
+    for unit in units:
+        structures = {json.dumps(r.setting.config.structure(), default=str) for r in unit.runs}
+        assert len(structures) == 1
+    assert sum(unit.steps for unit in units) == 30 * 2048
+
+
+def test_planning_again_adds_only_what_is_missing(tmp_path):
+    before = plan(tmp_path, runs_of(parse_experiment(SMALL), "sweep", tmp_path), batch=5)
+    again = plan(tmp_path, runs_of(parse_experiment(SMALL), "sweep", tmp_path), batch=3)
+    assert names(again) == names(before)
+    more = parse_experiment(changed("seeds/sweep", "0..3"))
+    after = plan(tmp_path, runs_of(more, "sweep", tmp_path), batch=5)
+    assert set(names(before)) < set(names(after))
+    keys = [run.key for unit in after for run in unit.runs]
+    assert len(keys) == len(set(keys)) == 6 * 4 + 6 * 3
+
+
+def test_two_workers_in_one_folder_do_everything_once(tmp_path):
+    units = plan(tmp_path, runs_of(parse_experiment(SMALL), "sweep", tmp_path), batch=1)
+    done = []
+    lock = threading.Lock()
+
+    def train(unit, claim):
+        with lock:
+            done.append(unit.name)
+        fake_train(unit, claim)
+
+    args = (tmp_path, names(units), train)
+    workers = [threading.Thread(target=work, args=args) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(done) == sorted(names(units))
+    assert all(unit.done and unit.progress == 1.0 for unit in load_units(tmp_path))
+    assert not any((tmp_path / "claims").iterdir())
+
+
+def test_a_failure_is_written_down_and_stops_nothing(tmp_path):
+    units = plan(tmp_path, runs_of(parse_experiment(SMALL), "sweep", tmp_path), batch=5)
+
+    def train(unit, claim):
+        if unit.name == units[0].name:
+            raise RuntimeError("the disk is on fire")
+        fake_train(unit, claim)
+
+    work(tmp_path, names(units), train)
+    assert "the disk is on fire" in error_file(units[0]).read_text()
+    assert [unit.done for unit in units] == [False] + [True] * (len(units) - 1)
+
+
+def test_the_report_takes_the_best_of_the_sweep_and_the_files_choice(tmp_path):
+    experiment = parse_experiment(SMALL)
+    with pytest.raises(ValueError, match="run the sweep first"):
+        runs_of(experiment, "report", tmp_path)
+    work(tmp_path, names(plan(tmp_path, runs_of(experiment, "sweep", tmp_path), 5)), fake_train)
+    runs = runs_of(experiment, "report", tmp_path)
+    chosen = {(r.setting.task, r.setting.agent): r.setting.options for r in runs if r.seed == 10}
+    swept = chosen["tmaze-2", "ld"]
+    assert (swept["learning_rate"], swept["beta"]) == (0.01, 0.5)
+    assert chosen["tiger", "ld"]["learning_rate"] == 0.05  # [selected] in the file
+    assert ("tiger", "bound") in chosen
+    assert sorted({run.seed for run in runs}) == [10, 11, 12]
+
+
+def test_a_setting_with_a_missing_or_diverged_seed_is_not_chosen(tmp_path):
+    experiment = parse_experiment(SMALL)
+    units = plan(tmp_path, runs_of(experiment, "sweep", tmp_path), batch=1)
+
+    def train(unit, claim):
+        (run,) = unit.runs
+        best = run.setting.options["beta"] == 0.5 and run.setting.options["learning_rate"] == 0.01
+        curves = curves_of(unit.runs, fake_metrics(unit.runs, lambda r: 1.0 + best), [best])
+        write_parquet(unit.curves, curves)
+
+    work(tmp_path, names(units)[:-1], train)
+    scores = Results(tmp_path).scores(experiment, "tmaze-2", "ld")
+    missing = units[-1].runs[0].setting
+    assert missing.task == "tmaze-2"
+    assert len(scores) == 5
+    assert missing not in scores
+    chosen = [r.setting.options for r in runs_of(experiment, "report", tmp_path)]
+    assert (0.01, 0.5) not in [(o.get("learning_rate"), o.get("beta")) for o in chosen]
+
+
+def test_results_of_another_version_are_refused_and_left_alone(tmp_path):
+    unit = tmp_path / "units" / "old"
+    unit.mkdir(parents=True)
+    (unit / "unit.json").write_text('{"jobs": []}')
+    with pytest.raises(ValueError, match="not a unit of work this version can read"):
+        load_units(tmp_path)
+    assert (unit / "unit.json").read_text() == '{"jobs": []}'
+    file = tmp_path / "curves.parquet"
+    write_parquet(file, pl.DataFrame({"task": ["x"]}))
+    with pytest.raises(ValueError, match="no column 'stage'"):
+        _ = Results(file).curves
+
+
+def test_curves_weigh_returns_by_episodes():
+    experiment = parse_experiment(SMALL)
+    run = runs_of(experiment, "sweep", None)[0]
+    metrics = fake_metrics([run]).with_columns(
+        pl.Series("episodes", [1, 3, 0, 0]),
+        pl.Series("return", [0.0, 4.0, None, None]),
+    )
+    thin = curves_of([run], metrics, [False], points=2)
+    assert thin["step"].to_list() == [1024, 2048]
+    assert thin["return"].fill_nan(None).to_list() == [3.0, None]
+    assert thin["episodes"].to_list() == [4, 0]
+    assert thin["task"].to_list() == ["tmaze-2", "tmaze-2"]
+
+
+def test_the_work_to_do_is_known_beforehand():
+    experiment = parse_experiment(SMALL)
+    swept = 6 * 2 + 6 * 3
+    reported = 2 * 2 * 3
+    assert total_steps(experiment, ("sweep", "report")) == (swept + reported) * 2048
+    assert total_steps(experiment, ("report",)) == reported * 2048
