@@ -15,8 +15,10 @@ COMMANDS = {
     "demo": "the five-minute tour",
     "models": "list the library of small POMDPs",
     "analyze": "TD(λ) values and the λ-discrepancy of a model: how much, and where",
+    "detect": "Markov or not, from an environment or logged data",
     "train": "train agents: recurrent PPO, with the λ-discrepancy or without",
     "evaluate": "how well a trained agent does, with intervals",
+    "reproduce": "make a figure or table of the paper",
     "sweep": "run an experiment: many settings, many seeds, resumable",
 }
 

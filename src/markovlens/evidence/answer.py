@@ -1,0 +1,142 @@
+"""What `detect` answers, in numbers and in words."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """The same question asked of stacked observations."""
+
+    frames: int
+    previous_action: bool
+    markov: bool | None
+    p_value: float
+    discrepancy: float
+    upper: float
+
+    @property
+    def name(self) -> str:
+        frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        return frames + (" and the previous action" if self.previous_action else "")
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Whether observations are Markov, as far as the data can tell.
+
+    `markov` is False if the test rejects, True if it does not and the discrepancy is bounded by
+    `tolerance` times the standard deviation of the return, and None (undecided) otherwise.
+    """
+
+    markov: bool | None
+    discrepancy: float  # ‖Q¹ − Q⁰‖ over the steps taken, in units of the return
+    interval: tuple[float, float]
+    p_value: float
+    upper: float  # one-sided bound, with and without memory probes
+    scale: float  # standard deviation of the return
+    level: float
+    tolerance: float
+    revealed_by: str
+    shares: dict[str, float]  # of the discrepancy, by what carries it
+    method: str  # "discrete" or "continuous"
+    steps: int
+    episodes: int
+    gamma: float
+    steps_needed: int | None  # when undecided, about how many would decide
+    notes: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+    @property
+    def verdict(self) -> str:
+        return {True: "Markov", False: "not Markov", None: "undecided"}[self.markov]
+
+    @property
+    def advice(self) -> str:
+        """What to try next."""
+        if self.markov:
+            return "no memory needed"
+        if self.markov is None:
+            if self.steps_needed is None:
+                return "see the notes"
+            return f"collect about {_rounded(self.steps_needed):,} steps in all and ask again"
+        return _remedy_advice(self.remedies)
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything, as plain numbers, strings and lists."""
+        remedies = [asdict(r) | {"name": r.name} for r in self.remedies]
+        return asdict(self) | {
+            "verdict": self.verdict,
+            "advice": self.advice,
+            "remedies": remedies,
+        }
+
+    def explain(self) -> str:
+        """The answer in a few lines."""
+        unit = self.scale if self.scale > 0.0 else 1.0
+        low, high = self.interval
+        lines = [
+            f"{self.verdict}: {_reason(self)}",
+            f"  λ-discrepancy  {self.discrepancy:.4g} in units of the return "
+            f"({self.discrepancy / unit:.1%} of its standard deviation), "
+            f"{1 - self.level:.0%} interval {low:.4g} to {high:.4g}",
+            f'  p-value        {self.p_value:.3g} against "the observations are Markov"',
+            f"  data           {self.steps:,} steps, {self.episodes:,} episodes, "
+            f"gamma {self.gamma:g}, {self.method} observations",
+        ]
+        if self.markov is False and self.shares:
+            top = list(self.shares.items())[:5]
+            carried = ", ".join(f"{name} ({share:.0%})" for name, share in top)
+            lines.append(f"  carried by     {carried}")
+        lines += [f"  {'with ' + r.name:<38} {_remedy_line(r)}" for r in self.remedies]
+        lines += [f"  note: {note}" for note in self.notes]
+        lines.append(f"  next: {self.advice}")
+        return "\n".join(lines)
+
+
+def _reason(found: Detection) -> str:
+    if found.markov is False:
+        if found.revealed_by == "memory":
+            return "values change when a little of the past is remembered"
+        return "TD and Monte Carlo values of the same observations differ"
+    bound = found.upper / found.scale if found.scale > 0.0 else float("nan")
+    if found.markov:
+        return (
+            f"no sign of hidden information, and it could carry at most {bound:.1%} of the return"
+        )
+    if found.scale == 0.0:
+        return "the return never varied, so nothing about it can be hidden or shown"
+    return (
+        f"no sign of hidden information, but {bound:.0%} of the return's standard deviation could "
+        f"still hide (tolerance {found.tolerance:.0%})"
+    )
+
+
+def _remedy_line(remedy: Remedy) -> str:
+    verdict = {True: "Markov", False: "not Markov", None: "cannot tell"}[remedy.markov]
+    return f"{verdict}, p {remedy.p_value:.3g}, discrepancy {remedy.discrepancy:.4g}"
+
+
+def _remedy_advice(remedies: tuple[Remedy, ...]) -> str:
+    if not remedies:
+        return "stack observations or use a recurrent agent"
+    for remedy in remedies:
+        if remedy.markov:
+            return f"{remedy.name} suffice"
+    for remedy in remedies:
+        if remedy.markov is None:
+            return (
+                f"{remedy.name} may suffice, but this much data cannot show it; "
+                "collect more, or use a recurrent agent"
+            )
+    longest = max(remedy.frames for remedy in remedies)
+    return f"needs memory beyond {longest} steps: use a recurrent agent"
+
+
+def _rounded(number: int) -> int:
+    """Two significant digits, upwards."""
+    if number <= 10:
+        return number
+    unit = 10 ** (int(np.floor(np.log10(number))) - 1)
+    return int(-(-number // unit) * unit)

@@ -1,0 +1,196 @@
+"""Experience from environments: ours, Gymnasium's, with a policy that has no memory."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from markovlens.evidence.trajectories import Trajectories
+from markovlens.progress import Advance, silent
+
+Policy = Callable[[Any], Any] | Float[np.ndarray, "O A"] | None
+
+LANES = 32
+PILOTS = 8
+PILOT_SHARE = 0.05
+ADVANCE_EVERY = 1000
+
+
+def collect(
+    env: Any,
+    steps: int,
+    seed: int = 0,
+    policy: Policy = None,
+    advance: Advance = silent,
+) -> Trajectories:
+    """`steps` steps of an environment.
+
+    Arguments:
+        env: one of ours (`markovlens.envs`), or a Gymnasium environment.
+        policy: a callable from an observation to an action; a table `policy[o, a]` of
+            probabilities for discrete observations; or None for a random one. With discrete
+            observations and actions that is a random stochastic policy for each observation (a
+            discrepancy shows under almost every policy, but the uniform one can be too even);
+            among a few, tried on a small share of extra steps, the one whose returns vary most is
+            taken. Otherwise actions are uniform.
+    """
+    from markovlens.envs.env import Env
+
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    stepper = _Ours(env) if isinstance(env, Env) else _Gymnasium(env)
+    rng = np.random.default_rng(seed)
+    if policy is None and stepper.n_observations and stepper.n_actions:
+        policy = _lively_policy(stepper, steps, rng)
+    return stepper.run(policy, steps, int(rng.integers(2**31)), advance)
+
+
+def _lively_policy(
+    stepper: "_Ours | _Gymnasium", steps: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Of a few random policies, the one whose episodes differ most in what they are paid."""
+    shape = (stepper.n_observations, stepper.n_actions)
+    tried = []
+    for _ in range(PILOTS):
+        policy = rng.dirichlet(np.ones(shape[1]), shape[0])
+        pilot = stepper.run(
+            policy, max(64, int(steps * PILOT_SHARE / PILOTS)), int(rng.integers(2**31)), silent
+        )
+        paid = np.add.reduceat(pilot.reward, pilot.start)
+        # Many different episodes, not one long one: what a return can teach.
+        tried.append((float(paid.std() * np.sqrt(pilot.n_episodes)), policy))
+    return max(tried, key=lambda pair: pair[0])[1]
+
+
+class _Ours:
+    """Steps a JAX environment, many copies at a time."""
+
+    def __init__(self, env: Any):
+        from markovlens.envs.spaces import Discrete
+
+        self.env, self.roll = env, _jitted_roll()
+        seen, done = env.observation_space, env.action_space
+        self.n_observations = seen.n if isinstance(seen, Discrete) else 0
+        self.n_actions = done.n if isinstance(done, Discrete) else 0
+
+    def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
+        if callable(policy):
+            from markovlens.envs.adapters.to_gymnasium import GymnasiumEnv
+
+            return _Gymnasium(GymnasiumEnv(self.env)).run(policy, steps, seed, advance)
+        import jax
+        import jax.numpy as jnp
+
+        lanes = min(LANES, steps)
+        table = None if policy is None else jnp.log(jnp.asarray(policy, dtype=jnp.float32))
+        steps_of_lanes = self.roll(self.env, table, jax.random.key(seed), lanes, -(-steps // lanes))
+        advance(steps)
+        columns = {
+            name: np.swapaxes(np.asarray(getattr(steps_of_lanes, name)), 0, 1)
+            for name in (
+                "observation",
+                "action",
+                "reward",
+                "terminated",
+                "truncated",
+                "next_observation",
+            )
+        }
+        columns["truncated"] = columns["truncated"].copy()
+        columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
+        return Trajectories(**{n: c.reshape(-1, *c.shape[2:]) for n, c in columns.items()})
+
+
+@cache
+def _jitted_roll() -> Callable:
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    from markovlens.envs.vector import VectorState, unroll, vector_reset
+
+    @eqx.filter_jit
+    def roll(env: Any, table: Any, key: Any, lanes: int, length: int) -> Any:
+        """Uniform over the actions allowed, or by a table of log-probabilities `[o, a]`."""
+
+        def act(key: Any, state: VectorState, _: Any) -> tuple[Any, Any, None]:
+            key, now = jax.random.split(key)
+            if table is not None:
+                return key, jax.random.categorical(now, table[state.observation]), None
+            if env.masks_actions:
+                mask = jax.vmap(env.action_mask)(state.env_state)
+                return key, jax.random.categorical(now, jnp.where(mask, 0.0, -jnp.inf)), None
+            return key, jax.vmap(env.action_space.sample)(jax.random.split(now, lanes)), None
+
+        start_key, roll_key, act_key = jax.random.split(key, 3)
+        state = vector_reset(env, start_key, lanes)
+        return unroll(env, act, act_key, state, roll_key, length)[2]
+
+    return roll
+
+
+class _Gymnasium:
+    """Steps a Gymnasium environment."""
+
+    def __init__(self, env: Any):
+        from gymnasium import spaces
+
+        self.env = env
+        seen, done = env.observation_space, env.action_space
+        plain = isinstance(seen, spaces.Discrete) and isinstance(done, spaces.Discrete)
+        plain = plain and seen.start == 0 and done.start == 0
+        self.n_observations = int(seen.n) if plain else 0
+        self.n_actions = int(done.n) if plain else 0
+
+    def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
+        env, rng = self.env, np.random.default_rng(seed)
+        env.action_space.seed(seed)
+        act = self._callable(policy, rng)
+        rows: dict[str, list] = {
+            name: []
+            for name in (
+                "observation",
+                "action",
+                "reward",
+                "terminated",
+                "truncated",
+                "next_observation",
+            )
+        }
+        observation, _ = env.reset(seed=seed)
+        flat = _flat(observation)
+        for t in range(steps):
+            action = act(observation)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            following = _flat(observation)
+            for column, value in zip(
+                rows.values(), (flat, action, reward, terminated, truncated, following), strict=True
+            ):
+                column.append(value)
+            flat = following
+            if terminated or truncated:
+                observation, _ = env.reset()
+                flat = _flat(observation)
+            if t % ADVANCE_EVERY == 0:
+                advance(t)
+        return Trajectories(**rows)
+
+    def _callable(self, policy: Policy, rng: np.random.Generator) -> Callable[[Any], Any]:
+        if callable(policy):
+            return policy
+        if policy is None:
+            return lambda _: self.env.action_space.sample()
+        running = np.cumsum(policy, axis=1)
+        running[:, -1] = 1.0
+        return lambda o: int(np.searchsorted(running[o], rng.random(), side="right"))
+
+
+def _flat(observation: Any) -> Any:
+    """Dictionaries and tuples as one vector."""
+    if isinstance(observation, dict):
+        observation = [observation[name] for name in sorted(observation)]
+    if isinstance(observation, tuple | list):
+        return np.concatenate([np.ravel(_flat(part)) for part in observation])
+    return observation

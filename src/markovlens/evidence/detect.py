@@ -1,0 +1,211 @@
+"""Is my observation Markov? The question put to data, or to an environment."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from markovlens.evidence.answer import Detection, Remedy
+from markovlens.evidence.collect import Policy, collect
+from markovlens.evidence.null import Evidence, tabular_evidence
+from markovlens.evidence.stacking import stack
+from markovlens.evidence.tabular import discretise
+from markovlens.evidence.trajectories import Trajectories
+from markovlens.progress import Advance, silent
+
+PIECES = 20  # at least this many independent pieces, or resampling them means nothing
+VISITS_PER_OBSERVATION = 20  # fewer, and distinct vectors are treated as continuous
+INFORMATIVE_EPISODES = 30
+
+# Stacks are many; each is tested with less effort than the question itself.
+QUICK_REPLICATIONS = 60
+QUICK_PROBES = 4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to look."""
+
+    gamma: float
+    level: float = 0.05
+    tolerance: float = 0.1
+    replications: int = 200
+    probes: int = 8
+    resamples: int = 200
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ValueError(f"gamma must be in [0, 1], got {self.gamma:g}")
+        if not 0.0 < self.level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {self.level:g}")
+        if not self.tolerance > 0.0:
+            raise ValueError(f"tolerance must be positive, got {self.tolerance:g}")
+        fewest = int(np.ceil(1.0 / self.level)) - 1
+        if self.replications < fewest:
+            raise ValueError(
+                f"a test at level {self.level:g} needs at least {fewest} replications, "
+                f"got {self.replications}"
+            )
+        if not 0 <= self.probes <= 32:
+            raise ValueError(f"probes must be between 0 and 32, got {self.probes}")
+
+
+def detect(
+    data_or_env: Any,
+    gamma: float = 0.99,
+    steps: int = 50_000,
+    seed: int = 0,
+    policy: Policy = None,
+    *,
+    level: float = 0.05,
+    tolerance: float = 0.1,
+    replications: int = 200,
+    probes: int = 8,
+    frames: int = 8,
+    advance: Advance = silent,
+) -> Detection:
+    """Whether the observations in `data_or_env` are Markov, with a statistical test.
+
+    Compares Monte Carlo with TD(0) values of the same observations (the λ-discrepancy), plainly
+    and with random one-bit memories. If the observations turn out not Markov, asks again with the
+    last 1 to `frames` of them stacked, without and with the previous action.
+
+    Arguments:
+        data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
+            one (see `sources.resolve`).
+        gamma: discount of the values compared.
+        steps, seed, policy: how an environment is sampled (see `collect`); a policy must act on
+            the observation it is shown, without memory of its own.
+        level: of the test, and one minus the confidence of the interval.
+        tolerance: a discrepancy below this share of the return's standard deviation counts as
+            none.
+        replications: simulated copies behind the p-value, which is never below 1/(1+replications).
+        probes: how many random memories to try.
+        frames: the longest stack to try; 0 for none.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> coins = Trajectories(observation=rng.integers(0, 2, 4000), action=np.zeros(4000, int),
+    ...                      reward=rng.normal(size=4000), terminated=np.arange(4000) % 4 == 3)
+    >>> detect(coins, gamma=0.9, replications=50).verdict
+    'Markov'
+    """
+    settings = Settings(gamma, level, tolerance, replications, probes)
+    if isinstance(data_or_env, Trajectories):
+        data = data_or_env
+    else:
+        if isinstance(data_or_env, str):
+            from markovlens.evidence.sources import resolve
+
+            data_or_env = resolve(data_or_env, seed=seed)
+        data = (
+            data_or_env
+            if isinstance(data_or_env, Trajectories)
+            else collect(data_or_env, steps, seed, policy)
+        )
+    rng = np.random.default_rng([seed, 1])
+    pieces = data.cut(max(1, len(data) // PIECES))
+    if pieces.n_episodes < 2:
+        raise ValueError(f"{len(data)} steps are too few to say anything; give a few hundred")
+    evidence, method = _evidence(pieces, settings, rng, advance)
+    notes, informative = _notes(data)
+    markov = _verdict(evidence, settings) if informative or evidence.p_value <= level else None
+    remedies: tuple[Remedy, ...] = ()
+    if markov is False and frames > 0:
+        remedies = _remedies(pieces, settings, frames, rng)
+    return Detection(
+        markov=markov,
+        discrepancy=evidence.discrepancy.value,
+        interval=evidence.discrepancy.interval,
+        p_value=evidence.p_value,
+        upper=evidence.upper,
+        scale=evidence.scale,
+        level=level,
+        tolerance=tolerance,
+        revealed_by=evidence.revealed_by,
+        shares=evidence.shares,
+        method=method,
+        steps=len(data),
+        episodes=data.n_episodes,
+        gamma=gamma,
+        steps_needed=_steps_needed(markov, evidence, settings, len(data)),
+        notes=tuple(notes),
+        remedies=remedies,
+    )
+
+
+def _evidence(
+    data: Trajectories, settings: Settings, rng: np.random.Generator, advance: Advance = silent
+) -> tuple[Evidence, str]:
+    return (
+        tabular_evidence(
+            discretise(data),
+            settings.gamma,
+            rng,
+            settings.replications,
+            settings.probes,
+            settings.resamples,
+            level=settings.level,
+            advance=advance,
+        ),
+        "discrete",
+    )
+
+
+def _verdict(evidence: Evidence, settings: Settings) -> bool | None:
+    if evidence.p_value <= settings.level:
+        return False
+    unseen = evidence.discrepancy.interval[0] == 0.0
+    small = evidence.upper <= settings.tolerance * evidence.scale
+    return True if unseen and small and evidence.scale > 0.0 else None
+
+
+def _steps_needed(
+    markov: bool | None, evidence: Evidence, settings: Settings, steps: int
+) -> int | None:
+    """Noise in a discrepancy falls with the square root of the steps."""
+    if markov is not None or evidence.scale == 0.0:
+        return None
+    share = evidence.upper / (settings.tolerance * evidence.scale)
+    return int(np.ceil(steps * max(share, 1.5) ** 2))
+
+
+def _notes(data: Trajectories) -> tuple[list[str], bool]:
+    """What limits the data; and whether enough episodes differ in their return to learn from."""
+    paid = np.add.reduceat(data.reward, data.start)
+    if np.ptp(data.reward) == 0.0 and np.ptp(data.length) == 0:
+        return ["every step of every episode paid the same: choose another policy or reward"], False
+    _, counts = np.unique(np.round(paid, 9), return_counts=True)
+    unusual = int(counts.sum() - counts.max())
+    if data.n_episodes >= INFORMATIVE_EPISODES and unusual < INFORMATIVE_EPISODES:
+        return [
+            f"only {unusual} of {data.n_episodes} episodes were paid differently from the rest: "
+            "this policy hardly ever reaches what matters; choose another, or collect more"
+        ], False
+    return [], True
+
+
+def _remedies(
+    data: Trajectories, settings: Settings, frames: int, rng: np.random.Generator
+) -> tuple[Remedy, ...]:
+    """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
+    found: list[Remedy] = []
+    quick = replace(settings, replications=QUICK_REPLICATIONS, probes=QUICK_PROBES, resamples=0)
+    for k in range(1, frames + 1):
+        for previous_action in (False, True):
+            if (k, previous_action) == (1, False):
+                continue
+            evidence, _ = _evidence(stack(data, k, previous_action), quick, rng)
+            found.append(
+                Remedy(
+                    frames=k,
+                    previous_action=previous_action,
+                    markov=_verdict(evidence, quick),
+                    p_value=evidence.p_value,
+                    discrepancy=evidence.discrepancy.value,
+                    upper=evidence.upper,
+                )
+            )
+        if any(remedy.markov is not False for remedy in found[-2:]):
+            break
+    return tuple(found)

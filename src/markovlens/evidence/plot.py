@@ -1,0 +1,63 @@
+"""A picture of an answer: the size of the discrepancy, what carries it, what would remove it."""
+
+from pathlib import Path
+
+from markovlens.evidence.answer import Detection
+from markovlens.files import atomic_open
+
+COLOURS = {True: "#2a9d8f", False: "#d1495b", None: "#8d99ae"}
+MOST_BARS = 8
+
+
+def plot_detection(found: Detection, path: str | Path) -> None:
+    """Writes a picture (`.png`, `.svg`, `.pdf`) of the answer."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"a picture is .png, .svg or .pdf; got {path.name!r}")
+    bars = list(found.shares.items())[:MOST_BARS]
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure.suptitle(
+        f"{found.verdict}   (p = {found.p_value:.3g}, {found.steps:,} steps, γ = {found.gamma:g})",
+        color=COLOURS[found.markov],
+        fontweight="bold",
+    )
+
+    names = [
+        "as it is",
+        *(remedy.name.replace(" and the previous", " +") for remedy in found.remedies),
+    ]
+    sizes = [found.discrepancy, *(remedy.discrepancy for remedy in found.remedies)]
+    verdicts = [found.markov, *(remedy.markov for remedy in found.remedies)]
+    rows = range(len(names))
+    left.barh(rows, sizes, color=[COLOURS[verdict] for verdict in verdicts], height=0.6)
+    left.hlines(0, *found.interval, color="black", linewidth=1.5)
+    if found.scale > 0.0:
+        bound = found.tolerance * found.scale
+        left.axvline(bound, color="black", linewidth=0.8, linestyle=":")
+        left.text(bound, len(names) - 0.45, " tolerance", fontsize=8, va="bottom")
+    left.set_yticks(rows, names)
+    left.invert_yaxis()
+    left.set_xlim(left=0.0)
+    left.set_xlabel("λ-discrepancy (units of the return)")
+    for verdict, label in ((True, "Markov"), (False, "not Markov"), (None, "cannot tell")):
+        if verdict in verdicts:
+            left.barh([0], [0], color=COLOURS[verdict], label=label)
+    left.legend(fontsize=8, frameon=False, loc="lower right")
+
+    right.barh(range(len(bars)), [share for _, share in bars], color="#495867", height=0.6)
+    right.set_yticks(
+        range(len(bars)), [name if len(name) < 25 else name[:22] + "…" for name, _ in bars]
+    )
+    right.invert_yaxis()
+    right.set_xlabel("share of it")
+    right.set_title("carried by" if found.method == "discrete" else "revealed by", fontsize=10)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    with atomic_open(path) as file:
+        figure.savefig(file, format=kind, dpi=150)

@@ -1,0 +1,91 @@
+"""Where experience comes from, by name: environments, files, models to act with."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from markovlens.evidence.collect import collect
+from markovlens.evidence.trajectories import Trajectories
+from markovlens.progress import Advance, silent
+
+DEFAULT_GAMMA = 0.99
+
+
+def open_source(
+    source: str,
+    steps: int = 50_000,
+    seed: int = 0,
+    model: str | None = None,
+    trust: bool = False,
+    advance: Advance = silent,
+) -> tuple[Trajectories, float]:
+    """Experience by name, and the discount that goes with it.
+
+    `source` is a file, `minari:DATASET` or an environment; an environment is stepped `steps` times
+    with the Stable-Baselines3 `model` (see `load_model`) or a random policy.
+    """
+    found = resolve(source, seed)
+    if isinstance(found, Trajectories):
+        if model is not None:
+            raise ValueError("logged data already has its actions: a policy goes with environments")
+        return found, DEFAULT_GAMMA
+    policy = None if model is None else load_model(model, trust)
+    gamma = getattr(found, "gamma", DEFAULT_GAMMA)
+    return collect(found, steps, seed, policy, advance), float(gamma)
+
+
+def resolve(source: str, seed: int = 0) -> Any:
+    """An environment of ours, a Gymnasium one, or the trajectories of a data set or file."""
+    from markovlens.evidence.formats import READERS, load, load_minari
+
+    if source.startswith("minari:"):
+        return load_minari(source.removeprefix("minari:"))
+    if Path(source).suffix.lower() in READERS:
+        return load(source)
+    from markovlens.envs import registry
+
+    try:
+        return registry.make(source, seed=seed)
+    except ValueError as unknown:
+        return _gymnasium(source, unknown)
+
+
+def _gymnasium(source: str, unknown: ValueError) -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise ValueError(
+            f"{unknown}; Gymnasium's need the extra: pip install 'markovlens[gym]'"
+        ) from None
+    if source not in gymnasium.registry and "/" not in source and ":" not in source:
+        raise unknown
+    try:
+        return gymnasium.make(source)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"Gymnasium cannot make {source!r}: {error}") from None
+
+
+def load_model(spec: str, trust: bool) -> Callable[[Any], Any]:
+    """A Stable-Baselines3 model as a policy: `ALGO:file.zip`, say `PPO:cartpole.zip`.
+
+    Such files hold pickled Python, which can run anything: they are opened only with `trust`.
+    The policy is sampled from, not made greedy: greedy policies explore too little to test.
+    """
+    algorithm, colon, file = spec.partition(":")
+    if not colon:
+        raise ValueError(f"a model is given as ALGO:file.zip, say PPO:cartpole.zip; got {spec!r}")
+    if not Path(file).exists():
+        raise ValueError(f"there is no model file {file!r}")
+    if not trust:
+        raise ValueError(
+            f"{file!r} is in a format that can run code when loaded; "
+            "add --trust if you know where it comes from"
+        )
+    try:
+        import stable_baselines3
+    except ImportError:
+        raise ValueError("models need stable-baselines3: pip install stable-baselines3") from None
+    if not hasattr(stable_baselines3, algorithm):
+        raise ValueError(f"stable-baselines3 has no algorithm {algorithm!r}")
+    model = getattr(stable_baselines3, algorithm).load(file, device="cpu")
+    return lambda observation: model.predict(observation, deterministic=False)[0]

@@ -1,0 +1,226 @@
+"""Logged experience: episodes of observation, action, reward, laid end to end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+ARRAYS = ("observation", "action", "reward", "terminated", "truncated")
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """N steps of one or more episodes, in order.
+
+    Step t saw `observation[t]`, took `action[t]`, was paid `reward[t]` and then saw
+    `next_observation[t]`. An episode ends where `terminated` (the process is over, nothing more
+    will be paid) or `truncated` (we only stopped watching) is true; the last step of all counts as
+    truncated if it is neither.
+
+    Without `next_observation`, the next row of the same episode is used, and the last step of a
+    truncated episode, whose outcome was not written down, is dropped.
+
+    >>> two = Trajectories(observation=[0, 1, 0], action=[0, 0, 0], reward=[1.0, 2.0, 5.0],
+    ...                    terminated=[False, True, True], truncated=[False] * 3)
+    >>> two
+    Trajectories(3 steps, 2 episodes)
+    """
+
+    observation: np.ndarray  # [N, ...]
+    action: np.ndarray  # [N, ...]
+    reward: Float[np.ndarray, "N"]
+    terminated: Bool[np.ndarray, "N"]
+    truncated: Bool[np.ndarray, "N"]
+    next_observation: np.ndarray  # [N, ...]
+    start: Int[np.ndarray, "E"]  # the row each episode begins at
+
+    def __init__(
+        self,
+        observation: object,
+        action: object,
+        reward: object,
+        terminated: object,
+        truncated: object | None = None,
+        next_observation: object | None = None,
+    ):
+        given = {
+            "observation": _array("observation", observation),
+            "action": _array("action", action),
+            "reward": _array("reward", reward),
+            "terminated": _array("terminated", terminated),
+        }
+        n = len(given["reward"])
+        given["truncated"] = (
+            np.zeros(n, dtype=bool) if truncated is None else _array("truncated", truncated)
+        )
+        if next_observation is not None:
+            given["next_observation"] = _array("next_observation", next_observation)
+        _check(given, n)
+        arrays = _finish(given)
+        for name, value in arrays.items():
+            object.__setattr__(self, name, value)
+        ends = np.flatnonzero(self.terminated | self.truncated)
+        object.__setattr__(self, "start", np.concatenate([[0], ends[:-1] + 1]).astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    @property
+    def n_episodes(self) -> int:
+        return len(self.start)
+
+    @property
+    def length(self) -> Int[np.ndarray, "E"]:
+        """Steps in each episode."""
+        return np.diff(np.append(self.start, len(self)))
+
+    @property
+    def episode(self) -> Int[np.ndarray, "N"]:
+        """The episode each step belongs to."""
+        return np.repeat(np.arange(self.n_episodes), self.length)
+
+    @property
+    def time(self) -> Int[np.ndarray, "N"]:
+        """Steps since the start of the episode."""
+        return np.arange(len(self)) - np.repeat(self.start, self.length)
+
+    def __repr__(self) -> str:
+        episodes = f"{self.n_episodes} episode{'' if self.n_episodes == 1 else 's'}"
+        return f"Trajectories({len(self)} steps, {episodes})"
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the constructor takes, by name."""
+        names = (*ARRAYS, "next_observation")
+        return {name: getattr(self, name) for name in names}
+
+    def with_observations(self, observation: np.ndarray, following: np.ndarray) -> "Trajectories":
+        """The same steps, seen through other eyes."""
+        return Trajectories(
+            **self.arrays() | {"observation": observation, "next_observation": following}
+        )
+
+    def hide(self, components: Sequence[int]) -> "Trajectories":
+        """Without some components of a vector observation."""
+        if self.observation.ndim != 2:
+            raise ValueError(
+                f"a mask needs vector observations [steps, components], but these have shape "
+                f"{list(self.observation.shape)}"
+            )
+        size = self.observation.shape[1]
+        outside = [i for i in components if not 0 <= i < size]
+        if outside:
+            raise ValueError(
+                f"the mask names component {outside[0]}, but observations have components 0 to "
+                f"{size - 1}"
+            )
+        keep = [i for i in range(size) if i not in set(components)]
+        if not keep:
+            raise ValueError("the mask hides every component of the observation; keep one")
+        return self.with_observations(self.observation[:, keep], self.next_observation[:, keep])
+
+    def take(self, episodes: np.ndarray) -> "Trajectories":
+        """Some of the episodes, in the order given."""
+        rows = np.concatenate(
+            [np.arange(self.start[e], self.start[e] + self.length[e]) for e in episodes]
+        )
+        return Trajectories(**{name: value[rows] for name, value in self.arrays().items()})
+
+    def cut(self, longest: int) -> "Trajectories":
+        """Episodes longer than `longest` steps in equal pieces, each ending in a truncation."""
+        length = np.repeat(self.length, self.length)
+        pieces = -(-length // longest)
+        size = -(-length // pieces)
+        ends_piece = ((self.time + 1) % size == 0) & ~self.terminated
+        return Trajectories(**self.arrays() | {"truncated": self.truncated | ends_piece})
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} is ragged: its entries have different shapes; every step needs an "
+            f"entry of the same shape"
+        ) from None
+    if array.dtype == object:
+        raise ValueError(f"{name} must hold numbers of one shape per step, not Python objects")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have one entry per step, got a single value")
+    return array
+
+
+def _check(given: Mapping[str, np.ndarray], n: int) -> None:
+    if n == 0:
+        raise ValueError("there are no steps in the data")
+    for name, array in given.items():
+        if len(array) != n:
+            raise ValueError(f"{name} has {len(array)} steps but reward has {n}; they must agree")
+        if name in ("reward", "terminated", "truncated") and array.ndim != 1:
+            raise ValueError(f"{name} must have shape [steps], got {list(array.shape)}")
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} must hold numbers, got {array.dtype}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            row = int(np.argwhere(~np.isfinite(array))[0][0])
+            raise ValueError(f"{name} at step {row} is not finite; every number must be")
+    for name in ("terminated", "truncated"):
+        if not np.isin(given[name], (0, 1)).all():
+            raise ValueError(f"{name} must hold true and false only")
+    both = given["terminated"].astype(bool) & given["truncated"].astype(bool)
+    if both.any() and "next_observation" not in given:
+        return
+    if "next_observation" in given:
+        seen, following = given["observation"], given["next_observation"]
+        if seen.shape != following.shape:
+            raise ValueError(
+                f"next_observation has shape {list(following.shape)} but observation has "
+                f"{list(seen.shape)}"
+            )
+
+
+def _finish(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    arrays = dict(given)
+    arrays["reward"] = arrays["reward"].astype(np.float64)
+    arrays["terminated"] = arrays["terminated"].astype(bool)
+    # An episode that is over is over, whether or not the clock ran out in the same step.
+    arrays["truncated"] = arrays["truncated"].astype(bool) & ~arrays["terminated"]
+    arrays["truncated"][-1] |= not arrays["terminated"][-1]
+    if "next_observation" in arrays:
+        return arrays
+    kept = ~arrays["truncated"]
+    following = np.roll(arrays["observation"], -1, axis=0)
+    arrays["next_observation"] = following
+    # Their last step known, cut episodes end one step earlier (or vanish if that was all).
+    arrays["truncated"] = np.roll(arrays["truncated"], -1) & kept & ~arrays["terminated"]
+    arrays = {name: value[kept] for name, value in arrays.items()}
+    if not len(arrays["reward"]):
+        raise ValueError(
+            "every episode is a single truncated step without next_observation: nothing to learn"
+        )
+    return arrays
+
+
+def join(parts: Sequence[Trajectories]) -> Trajectories:
+    """Several sets of episodes as one."""
+    names = parts[0].arrays()
+    return Trajectories(**{n: np.concatenate([p.arrays()[n] for p in parts]) for n in names})
+
+
+def discounted_sum_to_end(
+    value: Float[np.ndarray, "N"], trajectories: Trajectories, discount: float
+) -> Float[np.ndarray, "N"]:
+    """`x_t + d x_{t+1} + d² x_{t+2} + …` up to the end of each episode.
+
+    One linear filter runs backwards over everything; what leaks in from the next episode,
+    `d^(steps to its start)` times the filter's value there, is taken off again.
+    """
+    from scipy.signal import lfilter
+
+    backwards = lfilter([1.0], [1.0, -discount], value[::-1])
+    total = np.append(np.asarray(backwards)[::-1], 0.0)
+    after = np.append(trajectories.start[1:], len(trajectories))
+    to_go = np.repeat(after, trajectories.length) - np.arange(len(trajectories))
+    return total[:-1] - discount**to_go * np.repeat(total[after], trajectories.length)
+
+
+__all__ = ["Trajectories", "discounted_sum_to_end", "join", "replace"]
