@@ -187,6 +187,21 @@ def test_an_end_reached_by_different_actions_stays_an_end():
     assert np.asarray(pomdp.R).tolist() == [[1, 0], [0, 0], [0, 0]]
 
 
+def test_a_state_that_never_changes_is_no_end_as_long_as_it_pays():
+    """A patient who is ill or not: tests tell, treatment pays, and the illness stays."""
+    model = Original(
+        T=np.stack([np.eye(2)] * 2),
+        R=np.array([[-0.1, 1.0], [-0.1, -2.0]]),
+        O=np.array([[[0.8, 0.2], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]]]),
+        p0=np.array([0.5, 0.5]),
+        gamma=0.9,
+    )
+    pomdp = model.split()
+    assert not np.asarray(pomdp.terminal).any()
+    assert best_in_split(pomdp, 4) == pytest.approx(best_in_original(model, 4), abs=1e-12)
+    assert best_in_split(pomdp, 4) > best_in_split(pomdp, 1) > -0.11
+
+
 def test_new_names_do_not_clash_with_old_ones():
     text = TIGER.replace("hear-left", "initial").replace("left right", "left left-initial")
     pomdp = parse_pomdp(text.replace(": right", ": left-initial"))

@@ -1,6 +1,6 @@
 """From observations that depend on the action to observations that depend on the state alone."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +29,8 @@ def split_on_action(
     rewards are those of the state that was split. If no row differs, nothing is split and the
     first observation is drawn from the start state's row.
 
-    An absorbing state never changes its copy: what is seen on arrival is seen for ever.
+    At an end (never left, paying nothing) the copy does not change: what was seen on arrival is
+    seen for ever.
 
     >>> listen_or_open = [[[0.85, 0.15], [0.15, 0.85]], [[0.5, 0.5], [0.5, 0.5]]]
     >>> T = np.array([[[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]]])
@@ -44,17 +45,18 @@ def split_on_action(
         Phi = O[first, np.arange(n_states)]
         return Pomdp(T, R, Phi, p0, gamma, states, actions, observations)
 
-    absorbing = np.asarray((np.diagonal(T, axis1=1, axis2=2) > 1.0 - SAME_ROW).all(axis=0))
+    stays = np.asarray((np.diagonal(T, axis1=1, axis2=2) > 1.0 - SAME_ROW).all(axis=0))
+    over = stays & (R == 0.0).all(axis=1)
     origin: list[int] = []  # the state each copy was made from
     rows: list[np.ndarray] = []
-    names: list[str] = []
+    names: dict[str, None] = {}  # a set that keeps its order
     copy_after = np.full((n_actions, n_states), -1)  # the copy entered when a leads to s'
     copy_at_start = np.full(n_states, -1)
 
     def add_copy(state: int, row: np.ndarray, name: str) -> int:
         origin.append(state)
         rows.append(row)
-        names.append(_unused(name, names))
+        names[_unused(name, names)] = None
         return len(origin) - 1
 
     for s in np.flatnonzero(p0 > 0.0).tolist():
@@ -71,7 +73,7 @@ def split_on_action(
     T_split = np.zeros((n_actions, n_copies, n_copies))
     for copy, s in enumerate(origin):
         for a in range(n_actions):
-            if absorbing[s]:
+            if over[s]:
                 T_split[a, copy, copy] = 1.0
             else:
                 to = np.flatnonzero(T[a, s])
@@ -79,8 +81,10 @@ def split_on_action(
     p0_split = np.zeros(n_copies)
     starts = copy_at_start >= 0
     p0_split[copy_at_start[starts]] = p0[starts]
-    observations = [*observations, _unused("initial", list(observations))]
-    return Pomdp(T_split, R[origin], np.array(rows), p0_split, gamma, names, actions, observations)
+    observations = [*observations, _unused("initial", observations)]
+    return Pomdp(
+        T_split, R[origin], np.array(rows), p0_split, gamma, [*names], actions, observations
+    )
 
 
 def _depends_on_action(O: np.ndarray, arrives: np.ndarray) -> bool:  # noqa: E741
@@ -106,7 +110,7 @@ def _groups_of_equal_rows(rows: np.ndarray, actions: np.ndarray) -> list[list[in
     return groups
 
 
-def _unused(name: str, taken: Sequence[str]) -> str:
+def _unused(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name
