@@ -1,0 +1,164 @@
+"""Any Gymnasium environment as one stepped on the host, with our meaning of an episode's end."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from jaxtyping import Bool, Float
+
+from markovlens.envs.adapters.gymnasium_spaces import (
+    action_space_from_gymnasium,
+    actions_to_gymnasium,
+    observation_space_from_gymnasium,
+    observations_from_gymnasium,
+)
+from markovlens.envs.spaces import Binary, Box, Space
+
+
+class HostStep(NamedTuple):
+    """What N actions led to.
+
+    `next_observation` is what each action led to; `observation` is what is seen
+    now. They differ where an episode ended: there the latter opens a new one.
+    """
+
+    observation: np.ndarray  # [N, ...]
+    reward: Float[np.ndarray, "N"]
+    terminated: Bool[np.ndarray, "N"]
+    truncated: Bool[np.ndarray, "N"]
+    next_observation: np.ndarray  # [N, ...]
+
+
+class HostVectorEnv(Protocol):
+    """N environments that are stepped by Python, not inside a compiled loop."""
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def gamma(self) -> float: ...
+
+    @property
+    def observation_space(self) -> Space: ...
+
+    @property
+    def action_space(self) -> Space: ...
+
+    def reset(self, seed: int | None = None) -> np.ndarray:
+        """Fresh starts of all N: what is seen."""
+
+    def step(self, actions: Any) -> HostStep:
+        """One step of all N; those that end start again."""
+
+
+class GymnasiumVector:
+    """A Gymnasium environment as a `HostVectorEnv`.
+
+    `source` is a name, a function that makes an environment, or a vector
+    environment; the first two are copied `n` times. Of the flattened
+    observation the entries `mask` are dropped, which makes most environments
+    partially observable. An end by both reasons at once counts as terminated.
+
+    >>> blind = GymnasiumVector("CartPole-v1", n=4, mask=(1, 3))   # without the two velocities
+    >>> blind.reset(seed=0).shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        source: str | Callable[[], gymnasium.Env] | VectorEnv,
+        n: int = 1,
+        gamma: float = 0.99,
+        mask: tuple[int, ...] = (),
+    ):
+        self._envs = source if isinstance(source, VectorEnv) else _copies(source, n)
+        self._mode = _restart_mode(self._envs)
+        self._space = self._envs.single_observation_space
+        self._actions = self._envs.single_action_space
+        self.n = int(self._envs.num_envs)
+        self.gamma = gamma
+        inner = observation_space_from_gymnasium(self._space)
+        self._kept = _kept(inner, mask) if mask else None
+        self._inner_space = inner
+        self.observation_space = inner if self._kept is None else _without(inner, len(self._kept))
+        self.action_space = action_space_from_gymnasium(self._actions)
+
+    def reset(self, seed: int | None = None) -> np.ndarray:
+        observation, _ = self._envs.reset(seed=seed)
+        return self._seen(observation)
+
+    def step(self, actions: Any) -> HostStep:
+        raw, reward, terminated, truncated, info = self._envs.step(
+            actions_to_gymnasium(self._actions, actions)
+        )
+        terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
+        ended = terminated | truncated
+        if self._mode == AutoresetMode.SAME_STEP:
+            observation = self._seen(raw)
+            led_to = observation.copy()
+            for i in np.flatnonzero(ended):
+                final = gymnasium.vector.utils.concatenate(
+                    self._space,
+                    [info["final_obs"][i]],
+                    gymnasium.vector.utils.create_empty_array(self._space, 1),
+                )
+                led_to[i] = self._seen(final)[0]
+        else:
+            led_to = observation = self._seen(raw).copy()
+            if ended.any():
+                raw, _ = self._envs.reset(options={"reset_mask": ended})
+                observation = self._seen(raw)
+        reward = np.asarray(reward, dtype=np.float32)
+        return HostStep(observation, reward, terminated, truncated, led_to)
+
+    def _seen(self, raw: Any) -> np.ndarray:
+        observation = observations_from_gymnasium(self._space, raw)
+        if self._kept is None:
+            return observation
+        if observation.ndim == 1:  # numbers: masked one-hot, as everything flat is
+            observation = np.eye(self._inner_space.flat_size, dtype=np.float32)[observation]
+        return observation.reshape(len(observation), -1)[:, self._kept].astype(np.float32)
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+def _copies(source: str | Callable[[], gymnasium.Env], n: int) -> VectorEnv:
+    make = source if callable(source) else (lambda: gymnasium.make(source))
+    return SyncVectorEnv([make] * n, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def _restart_mode(envs: VectorEnv) -> AutoresetMode:
+    """How the copies that end are started again within the step.
+
+    Where Gymnasium's own vector environments would wait for the next step, they
+    can be told at once; anyone else's cannot, and would waste that step.
+    """
+    innermost = envs.unwrapped
+    if isinstance(innermost, SyncVectorEnv | AsyncVectorEnv):
+        # Not from the metadata, a dictionary that vector environments of one class share.
+        return innermost.autoreset_mode
+    mode: Any = envs.metadata.get("autoreset_mode")
+    if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
+        return mode
+    raise ValueError(
+        f"{type(envs).__name__} restarts its copies in mode {mode}; make it with "
+        "autoreset_mode=AutoresetMode.SAME_STEP"
+    )
+
+
+def _kept(space: Space, mask: tuple[int, ...]) -> list[int]:
+    size = space.flat_size
+    bad = [i for i in mask if not 0 <= i < size]
+    if bad:
+        raise ValueError(f"cannot mask entry {bad[0]}: the observation has {size} entries")
+    kept = [i for i in range(size) if i not in mask]
+    if not kept:
+        raise ValueError(f"cannot mask all {size} entries of the observation: keep at least 1")
+    return kept
+
+
+def _without(space: Space, size: int) -> Space:
+    return Box((size,), space.low, space.high) if isinstance(space, Box) else Binary(size)

@@ -1,0 +1,159 @@
+"""Gymnasium environments stepped from here: ends, restarts, final observations, masks."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from markovlens.envs.adapters.from_gymnasium import GymnasiumVector
+from markovlens.envs.spaces import Binary, Box, Discrete
+
+
+class Counter(gymnasium.Env):
+    """Sees how many steps were made; terminates or is truncated after `length`."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (2,), dtype=np.float32)
+    action_space = gymnasium.spaces.Discrete(2, start=5)
+
+    def __init__(self, length=3, truncate=False):
+        self.length, self.truncate, self.episode = length, truncate, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        self.episode += 1
+        return self._seen(), {}
+
+    def step(self, action):
+        assert action in (5, 6)
+        self.time += 1
+        over = self.time >= self.length
+        return self._seen(), float(action), over and not self.truncate, over and self.truncate, {}
+
+    def _seen(self):
+        return np.array([self.time, self.episode], dtype=np.float32)
+
+
+def sources():
+    makers = [lambda: Counter(2), lambda: Counter(3, truncate=True)]
+    same, wait, off = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED
+    return [SyncVectorEnv(makers, autoreset_mode=mode) for mode in (same, wait, off)]
+
+
+@pytest.mark.parametrize("envs", sources(), ids=["same-step", "next-step", "disabled"])
+def test_every_restart_mode_gives_the_same_steps(envs):
+    env = GymnasiumVector(envs, gamma=0.5)
+    assert (env.n, env.gamma) == (2, 0.5)
+    assert env.action_space == Discrete(2)
+    assert env.reset(seed=0).tolist() == [[0, 1], [0, 1]]
+    steps = [env.step(np.array([0, 1])) for _ in range(4)]
+    assert all(s.reward.tolist() == [5.0, 6.0] for s in steps)  # no step is wasted on a restart
+    assert [s.next_observation[:, 0].tolist() for s in steps] == [[1, 1], [2, 2], [1, 3], [2, 1]]
+    assert [s.observation.tolist() for s in steps] == [
+        [[1, 1], [1, 1]],
+        [[0, 2], [2, 1]],
+        [[1, 2], [0, 2]],
+        [[0, 3], [1, 2]],
+    ]
+    assert [s.terminated.tolist() for s in steps] == [
+        [False, False], [True, False], [False, False], [True, False]]  # fmt: skip
+    assert [s.truncated.tolist() for s in steps] == [
+        [False, False], [False, False], [False, True], [False, False]]  # fmt: skip
+
+
+def test_a_foreign_vector_env_that_wastes_steps_is_refused():
+    class Foreign(gymnasium.vector.VectorEnv):
+        metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="SAME_STEP"):
+        GymnasiumVector(Foreign())
+
+
+def test_masked_cartpole():
+    whole, blind = (
+        GymnasiumVector("CartPole-v1", n=3),
+        GymnasiumVector("CartPole-v1", 3, mask=(1, 3)),
+    )
+    assert blind.observation_space.shape == (2,)
+    assert (whole.reset(seed=4)[:, [0, 2]] == blind.reset(seed=4)).all()
+    for t in range(60):
+        actions = np.full(3, t % 2)
+        all_of_it, part = whole.step(actions), blind.step(actions)
+        assert (all_of_it.observation[:, [0, 2]] == part.observation).all()
+        assert (all_of_it.next_observation[:, [0, 2]] == part.next_observation).all()
+        assert (all_of_it.terminated == part.terminated).all()
+
+
+@pytest.mark.parametrize("mask", [(4,), (-1,), (0, 1, 2, 3)])
+def test_bad_masks(mask):
+    with pytest.raises(ValueError, match="cannot mask"):
+        GymnasiumVector("CartPole-v1", mask=mask)
+
+
+def test_numbers_bits_and_structures_become_our_spaces():
+    spaces = gymnasium.spaces
+
+    def env_with(space):
+        class Env(gymnasium.Env):
+            observation_space, action_space = space, spaces.Box(-1.0, np.array([1.0, 2.0], "f4"))
+
+            def reset(self, *, seed=None, options=None):
+                super().reset(seed=seed)
+                self.observation_space.seed(seed)
+                return self.observation_space.sample(), {}
+
+            def step(self, action):
+                assert self.action_space.contains(action)
+                return self.observation_space.sample(), 0.0, False, False, {}
+
+        return GymnasiumVector(Env, n=2)
+
+    lottery = env_with(spaces.Discrete(3, start=7))
+    assert lottery.observation_space == Discrete(3)
+    assert set(lottery.reset(seed=0).tolist()) <= {0, 1, 2}
+    assert lottery.action_space == Box((2,), -1.0, 2.0)
+    lottery.step(np.full((2, 2), 9.0))  # clipped to each entry's own bounds
+    bits = env_with(spaces.MultiBinary((2, 3)))
+    assert bits.observation_space == Binary(6)
+    assert bits.reset(seed=0).shape == (2, 6)
+    both = spaces.Dict({"a": spaces.Discrete(4), "b": spaces.Box(0, 1, (2,))})
+    flat = env_with(both)
+    assert flat.reset(seed=0).shape == (2, 6)
+    assert flat.observation_space.flat_size == 6
+    pair = env_with(spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3))))
+    assert pair.reset(seed=0).sum(axis=1).tolist() == [2.0, 2.0]
+    with pytest.raises(ValueError, match="no fixed size"):
+        env_with(spaces.Sequence(spaces.Discrete(2)))
+
+
+def test_masking_a_number_hides_entries_of_its_one_hot():
+    from markovlens.envs.adapters.registration import register
+
+    register()
+    colourless = GymnasiumVector("markovlens/TMaze-5-v0", n=4, mask=(0, 1))
+    assert colourless.observation_space == Binary(3)
+    assert not colourless.reset(seed=0).any()
+    assert colourless.step(np.full(4, 2)).observation.tolist() == [[1, 0, 0]] * 4
+
+
+def test_our_own_vector_env_comes_back_the_same():
+    from markovlens.envs.adapters.registration import register
+
+    register()
+    envs = gymnasium.make_vec("markovlens/TMaze-5-v0", num_envs=3)
+    env = GymnasiumVector(envs)
+    env.reset(seed=0)
+    for _ in range(6):
+        env.step(np.full(3, 2))
+    step = env.step(np.zeros(3, int))
+    assert step.terminated.all()
+    assert step.next_observation.tolist() == [4, 4, 4]
+    assert set(step.observation.tolist()) <= {0, 1}
+
+
+def test_actions_that_are_neither_numbers_nor_boxes_are_refused():
+    class Odd(Counter):
+        action_space = gymnasium.spaces.MultiDiscrete([2, 2])
+
+    with pytest.raises(ValueError, match="Discrete or Box"):
+        GymnasiumVector(Odd)
