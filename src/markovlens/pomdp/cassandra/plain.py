@@ -13,11 +13,13 @@ from markovlens.pomdp.cassandra.writes import Writes
 ENTRIES_AT_ONCE = 1 << 16
 _UNKNOWN = -2
 
-# Such as `T: go : s1 : s2 0.5`, with no comment inside.
+# Such as `T: go : s1 : s2 0.5`, with comments before and after but not inside.
 _ENTRY = {
     keyword: re.compile(
-        rf"\s*+{keyword}\s*+:" + r"\s*+([^\s:#]++)\s*+:" * (n - 1) + r"\s*+([^\s:#]++)"
-        r"\s++([+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+)(?=\s|\Z)"
+        rf"(?:\s++|#[^\n]*+)*+{keyword}\s*+:"
+        + r"\s*+([^\s:#]++)\s*+:" * (n - 1)
+        + r"\s*+([^\s:#]++)"
+        r"\s++([+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+)(?=[\s#]|\Z)"
     )
     for keyword, n in (("T", 3), ("O", 3), ("R", 4))
 }
