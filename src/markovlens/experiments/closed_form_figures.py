@@ -20,7 +20,7 @@ from markovlens.experiments.pictures import (
 )
 from markovlens.pomdp import library
 from markovlens.pomdp.model import Pomdp
-from markovlens.pomdp.policies import random_policy
+from markovlens.pomdp.policies import random_distributions, random_policy
 from markovlens.values.discrepancy import lambda_discrepancy
 from markovlens.values.td_lambda import v_values
 from markovlens.values.theorems import transition_policies_match
@@ -120,8 +120,8 @@ def fig_parity(out: Path) -> list[Path]:
     def with_memory(seed: jax.Array) -> jax.Array:
         keys = jax.random.split(jax.random.key(seed))
         sizes = (parity.n_observations, parity.n_actions)
-        policy = jax.random.dirichlet(keys[0], jnp.ones(sizes[1]), (sizes[0], 2))
-        memory = jax.random.dirichlet(keys[1], jnp.ones(2), (*sizes, 2))
+        policy = random_distributions(keys[0], (sizes[0], 2, sizes[1]))
+        memory = random_distributions(keys[1], (*sizes, 2, 2))
         return lambda_discrepancy(parity, policy, memory=memory)
 
     plain = np.asarray(jax.vmap(without_memory)(seeds))

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from markovlens.pomdp.model import Pomdp
 
@@ -16,7 +16,11 @@ def uniform_policy(pomdp: Pomdp) -> Float[Array, "O A"]:
 
 def random_policy(pomdp: Pomdp, seed: int | Array = 0) -> Float[Array, "O A"]:
     """A policy drawn uniformly from the simplex, independently for each observation."""
+    return random_distributions(jax.random.key(seed), (pomdp.n_observations, pomdp.n_actions))
+
+
+def random_distributions(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Distributions over the last axis, uniform on the simplex: normalised exponentials."""
     with jax.enable_x64(True):
-        key = jax.random.key(seed)
-        weights = jnp.ones(pomdp.n_actions, dtype=jnp.float64)
-        return jax.random.dirichlet(key, weights, (pomdp.n_observations,), dtype=jnp.float64)
+        weights = jax.random.exponential(key, shape, dtype=jnp.float64)
+        return weights / weights.sum(axis=-1, keepdims=True)
