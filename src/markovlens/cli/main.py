@@ -18,8 +18,10 @@ COMMANDS = {
     "detect": "Markov or not, from an environment or logged data",
     "train": "train agents: recurrent PPO, with the λ-discrepancy or without",
     "evaluate": "how well a trained agent does, with intervals",
+    "watch": "draw an episode: what happens, and what the agent sees",
     "reproduce": "make a figure or table of the paper",
     "sweep": "run an experiment: many settings, many seeds, resumable",
+    "report": "one page about runs: curves, scores, settings, an episode to step through",
 }
 
 BAD_INPUT = 2

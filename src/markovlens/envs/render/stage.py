@@ -106,12 +106,17 @@ class Stage:
             return np.asarray(flat.argmax()) if discrete else flat, self._artist
         return observation, self._plain
 
+    def caption(self) -> str:
+        """The same moment in words: what was done, and what is seen."""
+        observation, shows = self._seen()
+        status = "  ".join(f"{label} {value}" for label, value in self._status().items())
+        return f"{status}\nsees: {shows.words(observation)}"
+
     def text(self, state: Any) -> str:
         """The same moment for a terminal."""
-        observation, shows = self._seen()
         lines = self._artist.text(unwrap(self._env, state)[1], self._action)
-        status = "  ".join(f"{label} {value}" for label, value in self._status().items())
-        return "\n".join([f"{self._title}  {status}", *lines, f"sees: {shows.words(observation)}"])
+        status, sees = self.caption().split("\n", 1)
+        return "\n".join([f"{self._title}  {status}", *lines, sees])
 
     def show(self, state: Any) -> None:
         """In a window where there is a display, else in the terminal."""
