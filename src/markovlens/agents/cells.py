@@ -11,7 +11,8 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.config import CellName
 from markovlens.agents.layers import Dense, dense, orthogonal
@@ -62,8 +63,8 @@ class GRU(Cell):
     recurrent: Float[Array, "H K"]
     bias: Float[Array, "H"]
 
-    def __init__(self, n_in: int, n_hidden: int, key: PRNGKeyArray):
-        self.inputs, self.recurrent = _gates(n_in, n_hidden, 3, key)
+    def __init__(self, n_in: int, n_hidden: int, rng: np.random.Generator):
+        self.inputs, self.recurrent = _gates(n_in, n_hidden, 3, rng)
         self.bias = jnp.zeros(n_hidden)
 
     @property
@@ -110,8 +111,8 @@ class LSTM(Cell):
     inputs: Dense  # D -> 4H: input, forget, output, candidate
     recurrent: Float[Array, "H K"]
 
-    def __init__(self, n_in: int, n_hidden: int, key: PRNGKeyArray):
-        inputs, self.recurrent = _gates(n_in, n_hidden, 4, key)
+    def __init__(self, n_in: int, n_hidden: int, rng: np.random.Generator):
+        inputs, self.recurrent = _gates(n_in, n_hidden, 4, rng)
         remember = inputs.bias.at[n_hidden : 2 * n_hidden].set(1.0)
         self.inputs = eqx.tree_at(lambda layer: layer.bias, inputs, remember)
 
@@ -155,8 +156,8 @@ class MinGRU(Cell):
 
     inputs: Dense  # D -> 2H: update, candidate
 
-    def __init__(self, n_in: int, n_hidden: int, key: PRNGKeyArray):
-        self.inputs, _ = _gates(n_in, n_hidden, 2, key)
+    def __init__(self, n_in: int, n_hidden: int, rng: np.random.Generator):
+        self.inputs, _ = _gates(n_in, n_hidden, 2, rng)
 
     @property
     def memory_size(self) -> int:
@@ -197,8 +198,8 @@ class NoMemory(Cell):
 
     inputs: Dense
 
-    def __init__(self, n_in: int, n_hidden: int, key: PRNGKeyArray):
-        self.inputs = dense(n_in, n_hidden, key, gain=2**0.5)
+    def __init__(self, n_in: int, n_hidden: int, rng: np.random.Generator):
+        self.inputs = dense(n_in, n_hidden, rng, gain=2**0.5)
 
     @property
     def memory_size(self) -> int:
@@ -219,7 +220,7 @@ class NoMemory(Cell):
         return projected
 
 
-CELLS: dict[CellName, Callable[[int, int, PRNGKeyArray], Cell]] = {
+CELLS: dict[CellName, Callable[[int, int, np.random.Generator], Cell]] = {
     "gru": GRU,
     "lstm": LSTM,
     "mingru": MinGRU,
@@ -227,11 +228,8 @@ CELLS: dict[CellName, Callable[[int, int, PRNGKeyArray], Cell]] = {
 }
 
 
-def _gates(n_in: int, n_hidden: int, n: int, key: PRNGKeyArray) -> tuple[Dense, Array]:
+def _gates(n_in: int, n_hidden: int, n: int, rng: np.random.Generator) -> tuple[Dense, Array]:
     """The input layer of n gates (LeCun normal) and their recurrent weights (orthogonal blocks)."""
-    input_key, recurrent_key = jax.random.split(key)
-    weight = jax.random.normal(input_key, (n_in, n * n_hidden)) / n_in**0.5
-    inputs = Dense(weight, jnp.zeros(n * n_hidden))
-    keys = jax.random.split(recurrent_key, n)
-    blocks = [orthogonal(k, n_hidden, n_hidden) for k in keys]
-    return inputs, jnp.concatenate(blocks, axis=1)
+    weight = jnp.asarray(rng.normal(size=(n_in, n * n_hidden)) / n_in**0.5, dtype=jnp.float32)
+    blocks = [orthogonal(n_hidden, n_hidden, rng) for _ in range(n)]
+    return Dense(weight, jnp.zeros(n * n_hidden)), jnp.concatenate(blocks, axis=1)

@@ -1,9 +1,9 @@
-"""Dense layers and their initialisation."""
+"""Dense layers and their initialisation, which NumPy draws: it needs no compiling."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float
 
 
 class Dense(eqx.Module):
@@ -17,14 +17,17 @@ class Dense(eqx.Module):
         return flat.reshape(*x.shape[:-1], -1)
 
 
-def dense(n_in: int, n_out: int, key: PRNGKeyArray, gain: float, blocks: int = 1) -> Dense:
+def dense(n_in: int, n_out: int, rng: np.random.Generator, gain: float, blocks: int = 1) -> Dense:
     """`blocks` layers side by side, each of `n_out` outputs and orthogonal in itself; no bias."""
-    weights = [orthogonal(k, n_in, n_out, gain) for k in jax.random.split(key, blocks)]
+    weights = [orthogonal(n_in, n_out, rng, gain) for _ in range(blocks)]
     return Dense(jnp.concatenate(weights, axis=1), jnp.zeros(blocks * n_out))
 
 
 def orthogonal(
-    key: PRNGKeyArray, n_in: int, n_out: int, gain: float = 1.0
+    n_in: int, n_out: int, rng: np.random.Generator, gain: float = 1.0
 ) -> Float[Array, "{n_in} {n_out}"]:
-    """A matrix with orthogonal rows or columns, times `gain`."""
-    return jax.nn.initializers.orthogonal(gain)(key, (n_in, n_out), jnp.float32)
+    """A matrix with orthogonal rows or columns, uniform among those, times `gain`."""
+    tall = (max(n_in, n_out), min(n_in, n_out))
+    q, r = np.linalg.qr(rng.normal(size=tall))
+    q *= np.sign(np.diag(r))
+    return jnp.asarray(gain * (q if n_in >= n_out else q.T), dtype=jnp.float32)

@@ -9,7 +9,8 @@ first layers lie side by side in one matrix.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.cells import CELLS, Cell
 from markovlens.agents.config import CellName
@@ -33,13 +34,10 @@ class Encoder(eqx.Module):
     second: Dense | None
     again: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, n_in: int, n_hidden: int, again: tuple[int, ...], key: PRNGKeyArray):
-        first_key, second_key = jax.random.split(key)
+    def __init__(self, n_in: int, n_hidden: int, again: tuple[int, ...], rng: np.random.Generator):
         width = 2 * n_hidden if again else n_hidden
-        self.first = dense(n_in, width, first_key, HIDDEN_GAIN)
-        self.second = (
-            dense(width + len(again), n_hidden, second_key, HIDDEN_GAIN) if again else None
-        )
+        self.first = dense(n_in, width, rng, HIDDEN_GAIN)
+        self.second = dense(width + len(again), n_hidden, rng, HIDDEN_GAIN) if again else None
         self.again = again
 
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... H"]:
@@ -108,7 +106,7 @@ def actor_critic(
     n_hidden: int,
     n_critics: int,
     cell: CellName,
-    key: PRNGKeyArray,
+    rng: np.random.Generator,
     again: tuple[int, ...] = (),
     continuous: bool = False,
 ) -> ActorCritic:
@@ -116,17 +114,15 @@ def actor_critic(
 
     Gains are √2 for hidden layers, 2 for the heads' first layers, 1 for values, 0.01 for logits.
     """
-    keys = jax.random.split(key, 6)
     n_actor = n_outputs // 2 if continuous else n_outputs
-    value_keys = jax.random.split(keys[5], n_critics)
-    value_weight = jax.vmap(lambda k: orthogonal(k, n_hidden, 1, VALUE_GAIN)[:, 0])(value_keys)
+    values = [orthogonal(n_hidden, 1, rng, VALUE_GAIN)[:, 0] for _ in range(n_critics)]
     return ActorCritic(
-        encoder=Encoder(n_in, n_hidden, again, keys[0]),
-        cell=CELLS[cell](n_hidden, n_hidden, keys[1]),
-        latent=dense(n_hidden, n_hidden, keys[2], HIDDEN_GAIN),
-        heads=dense(n_hidden, n_hidden, keys[3], HEAD_GAIN, blocks=1 + n_critics),
-        actor=dense(n_hidden, n_actor, keys[4], LOGIT_GAIN),
-        value_weight=value_weight,
+        encoder=Encoder(n_in, n_hidden, again, rng),
+        cell=CELLS[cell](n_hidden, n_hidden, rng),
+        latent=dense(n_hidden, n_hidden, rng, HIDDEN_GAIN),
+        heads=dense(n_hidden, n_hidden, rng, HEAD_GAIN, blocks=1 + n_critics),
+        actor=dense(n_hidden, n_actor, rng, LOGIT_GAIN),
+        value_weight=jnp.stack(values),
         value_bias=jnp.zeros(n_critics),
         log_sd=jnp.zeros(n_actor) if continuous else None,
     )

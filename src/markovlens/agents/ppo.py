@@ -165,7 +165,7 @@ def learn(
         (_, (losses, log_ratio)), gradient = jax.value_and_grad(_objective, has_aux=True)(
             network, distribution, hyper, part, start_memory[envs]
         )
-        norm = optax.global_norm(gradient)
+        norm = optax.tree.norm(gradient)
         diverged = diverged | ~jnp.isfinite(norm)
         shrink = jnp.minimum(1.0, hyper.max_gradient_norm / (norm + 1e-12))
         direction, after = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), moments)

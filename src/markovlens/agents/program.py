@@ -74,9 +74,10 @@ class RunState(eqx.Module):
     key: UInt32[Array, "2"]
 
 
-def agent_env(config: PPOConfig, seed: int) -> Env:
-    """The environment as the agent of this config sees it."""
-    env = make(config.env, seed=seed)
+def agent_env(config: PPOConfig, seed: int, env: Env | None = None) -> Env:
+    """The environment (`env`, or the one called `config.env`) as the agent sees it."""
+    if env is None:
+        env = make(config.env, seed=seed)
     if config.full_view:
         env = FullyObserved(env)
     if config.hide:
@@ -85,7 +86,7 @@ def agent_env(config: PPOConfig, seed: int) -> Env:
 
 
 def new_network(
-    config: PPOConfig, observation_space: Space, action_space: Space, key: Array
+    config: PPOConfig, observation_space: Space, action_space: Space, seed: int
 ) -> ActorCritic:
     """A fresh network for a resolved config."""
     distribution = action_distribution(action_space)
@@ -97,18 +98,17 @@ def new_network(
         config.latent,
         config.n_critics,
         config.memory_cell,
-        key,
+        np.random.default_rng(seed),
         again=config.feed_again,
         continuous=isinstance(distribution, Gaussian),
     )
 
 
-def new_watch(config: PPOConfig, gamma: float) -> Watch:
+def new_watch(config: PPOConfig, hyper: Hyperparameters, gamma: float) -> Watch:
     zero, zeros = jnp.float32(0.0), jnp.zeros(config.n_critics)
     progress = Progress(zero, zeros, zero, zero, zero, zero, zero, zeros, zero)
-    assert config.gamma is not None
     return Watch(
-        RewardScale(config.n_envs, config.gamma) if config.scale_rewards else None,
+        RewardScale(config.n_envs, hyper.gamma) if config.scale_rewards else None,
         EpisodeStatistics(config.n_envs, gamma),
         Tally(jnp.int32(0), progress, jnp.int32(0), zero, zero, zero),
     )
@@ -134,15 +134,20 @@ def note(watch: Watch, progress: Progress, episodes: Episodes, sd: Array) -> Wat
     return Watch(watch.scale, watch.statistics, watch.tally.add(progress, episodes))
 
 
-def start(env: Env, config: PPOConfig, key: UInt32[Array, "2"]) -> RunState:
+def start(
+    env: Env,
+    config: PPOConfig,
+    hyper: Hyperparameters,
+    network: ActorCritic,
+    key: UInt32[Array, "2"],
+) -> RunState:
     """A run before its first step."""
-    network_key, env_key, run_key = jax.random.split(jax.random.wrap_key_data(key), 3)
-    network = new_network(config, env.observation_space, env.action_space, network_key)
+    env_key, run_key = jax.random.split(jax.random.wrap_key_data(key))
     return RunState(
         new_learner(network),
         network.memory(config.n_envs),
         vector_reset(env, env_key, config.n_envs),
-        new_watch(config, env.gamma),
+        new_watch(config, hyper, env.gamma),
         jax.random.key_data(run_key),
     )
 
@@ -179,7 +184,7 @@ class Program:
     other (their matrix products would not get larger together), elsewhere all at once.
     """
 
-    def __init__(self, specs: Sequence[RunSpec]):
+    def __init__(self, specs: Sequence[RunSpec], env: Env | None = None):
         structures = [spec.config.structure() for spec in specs]
         odd = next((s for s in structures if s != structures[0]), None)
         if odd is not None:
@@ -192,21 +197,23 @@ class Program:
         self.n_runs = len(specs)
         padding = -len(specs) % len(self.devices)
         padded = [*specs, *[specs[-1]] * padding]
-        envs = [agent_env(spec.config, spec.seed) for spec in padded]
+        envs = [agent_env(spec.config, spec.seed, env) for spec in padded]
         self.config = specs[0].config
         self.env = envs[0]
         arrays = [eqx.filter(env, eqx.is_array) for env in envs]
         self._env_rules = eqx.filter(envs[0], eqx.is_array, inverse=True)
         self._envs = _stack(arrays)
         self._hyper = _stack([hyperparameters(spec.config) for spec in padded])
-        self._seeds = np.array([spec.seed for spec in padded])
+        self._seeds = [spec.seed for spec in padded]
         self._advance = self._compile(self._some_updates, donate=True)
 
     def start(self) -> RunState:
         """All runs before their first step; leaves [runs, ...]."""
-        keys = jnp.stack([jax.random.key_data(jax.random.key(int(s))) for s in self._seeds])
-        begin = self._compile(lambda env, key: start(env, self.config, key), donate=False)
-        return begin(self._envs, keys)
+        spaces = self.env.observation_space, self.env.action_space
+        networks = _stack([new_network(self.config, *spaces, seed) for seed in self._seeds])
+        keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in self._seeds])
+        begin = self._compile(self._start, donate=False)
+        return begin(self._envs, self._hyper, networks, keys)
 
     def __call__(self, state: RunState, n: int) -> RunState:
         """Up to n more updates of every run that has not diverged."""
@@ -221,6 +228,15 @@ class Program:
         """The opposite of `trim`."""
         whole = np.minimum(np.arange(len(self._seeds)), self.n_runs - 1)
         return jax.tree.map(lambda leaf: leaf[whole], state)
+
+    def _start(
+        self,
+        env_arrays: Env,
+        hyper: Hyperparameters,
+        network: ActorCritic,
+        key: UInt32[Array, "2"],
+    ) -> RunState:
+        return start(eqx.combine(env_arrays, self._env_rules), self.config, hyper, network, key)
 
     def _some_updates(
         self, env_arrays: Env, hyper: Hyperparameters, n: Int[Array, ""], state: RunState

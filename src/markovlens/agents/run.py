@@ -33,11 +33,13 @@ class Run:
         networks: ActorCritic,
         metrics: pl.DataFrame,
         diverged: Bool[np.ndarray, "runs"],
+        env: Env | None = None,
     ):
         self.specs = list(specs)
         self.metrics = metrics
         self.diverged = diverged
         self._networks = networks  # leaves [runs, ...]
+        self._env = env  # None: the one that the config names
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -48,7 +50,7 @@ class Run:
 
     def env(self, run: int = 0) -> Env:
         """The environment as this run's agent sees it."""
-        return agent_env(self.specs[run].config, self.specs[run].seed)
+        return agent_env(*self.specs[run], self._env)
 
     def act(
         self,
@@ -102,14 +104,15 @@ def _act(
     return within(env.action_space, action[0]), memory[0]
 
 
-def load_run(path: str | os.PathLike[str]) -> Run:
-    """Open a run folder, finished or not.
+def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
+    """Open a run folder, finished or not. What was trained on an environment of your own needs that
+    environment again.
 
     >>> run = load_run("runs/tmaze")  # doctest: +SKIP
     """
     folder = RunFolder(path)
     specs = folder.specs()
-    program = Program(specs)
+    program = Program(specs, env)
     like = jax.eval_shape(lambda: program.trim(program.start()))
     found = folder.load(like)
     if found is None:
@@ -117,4 +120,4 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     state, _ = found
     metrics = folder.metrics()
     assert metrics is not None
-    return Run(specs, state.learner.network, metrics, state.learner.diverged)
+    return Run(specs, state.learner.network, metrics, state.learner.diverged, env)

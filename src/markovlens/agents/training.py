@@ -17,6 +17,7 @@ from markovlens.agents.folder import RunFolder
 from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
 from markovlens.agents.program import Program, agent_env
 from markovlens.agents.run import Run
+from markovlens.envs.env import Env
 from markovlens.progress import Advance, silent
 
 ROWS = 1000  # of metrics a run, at most
@@ -34,6 +35,7 @@ def train(
     seed: int = 0,
     *,
     seeds: Sequence[int] | None = None,
+    env: Env | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: Advance = silent,
     listeners: Sequence[Callable[[Row], None]] = (),
@@ -41,7 +43,8 @@ def train(
 ) -> Run:
     """Train an agent; several seeds train together.
 
-    With `out`, a folder, metrics and checkpoints are written there, and a folder that holds an
+    `env` is an environment of your own, instead of the one that `config.env` names. With `out`, a
+    folder, metrics and checkpoints are written there, and a folder that holds an
     unfinished run of the same config is continued, bit for bit. Ctrl-C and SIGTERM leave a
     checkpoint behind.
 
@@ -52,6 +55,7 @@ def train(
     chosen = [seed] if seeds is None else list(seeds)
     return train_together(
         [(config, s) for s in chosen],
+        env=env,
         out=out,
         progress=progress,
         listeners=listeners,
@@ -62,6 +66,7 @@ def train(
 def train_together(
     runs: Sequence[tuple[PPOConfig, int]],
     *,
+    env: Env | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: Advance = silent,
     listeners: Sequence[Callable[[Row], None]] = (),
@@ -71,24 +76,24 @@ def train_together(
     (`HYPERPARAMETERS`) and seeds only. Otherwise like `train`."""
     if not runs:
         raise ValueError("no runs to train: give at least one seed")
-    specs = [RunSpec(complete(config), seed) for config, seed in runs]
+    specs = [RunSpec(complete(config, env), seed) for config, seed in runs]
     if len(set(specs)) < len(specs):
         raise ValueError("the same config and seed is asked for twice")
     folder = None if out is None else RunFolder(out)
     with folder.locked() if folder else nullcontext():
         if folder:
             folder.claim(specs)
-        loop = _Loop(specs, folder, progress, listeners, checkpoint_seconds)
+        loop = _Loop(specs, env, folder, progress, listeners, checkpoint_seconds)
         with _stop_on_signals() as stop:
             loop.go(stop)
         return loop.run()
 
 
-def complete(config: PPOConfig) -> PPOConfig:
+def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
     """The config with nothing left open."""
     config = config.resolve()
     if config.gamma is None:
-        config = replace(config, gamma=agent_env(config, 0).gamma)
+        config = replace(config, gamma=agent_env(config, 0, env).gamma)
     return config
 
 
@@ -98,16 +103,17 @@ class _Loop:
     def __init__(
         self,
         specs: list[RunSpec],
+        env: Env | None,
         folder: RunFolder | None,
         progress: Advance,
         listeners: Sequence[Callable[[Row], None]],
         checkpoint_seconds: float,
     ):
-        self.specs, self.folder, self.progress = specs, folder, progress
+        self.specs, self.env, self.folder, self.progress = specs, env, folder, progress
         self.listeners = listeners
         self.checkpoint_seconds = checkpoint_seconds
         self.config = specs[0].config
-        self.program = Program(specs)
+        self.program = Program(specs, env)
         self.state = self.program.start()
         self.done = 0  # updates
         self.rows: list[Row] = []
@@ -191,7 +197,7 @@ class _Loop:
                 "training diverged: a gradient was not finite" + where + "; try a smaller "
                 "learning rate"
             )
-        return Run(self.specs, learner.network, table_of(self.rows), diverged)
+        return Run(self.specs, learner.network, table_of(self.rows), diverged, self.env)
 
 
 def _status(rows: Sequence[Row]) -> str:

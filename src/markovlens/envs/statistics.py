@@ -25,7 +25,7 @@ class RewardScale(eqx.Module):
     squares: Float[Array, ""]  # sum of squared deviations from the mean
     gamma: Float[Array, ""]
 
-    def __init__(self, n: int, gamma: float):
+    def __init__(self, n: int, gamma: float | Array):
         self.running = jnp.zeros(n, dtype=jnp.float32)
         self.count = self.mean = self.squares = jnp.float32(0.0)
         self.gamma = jnp.float32(gamma)
