@@ -31,8 +31,8 @@ class TMaze(Env[TMazeState, None]):
     discount: float = eqx.field(static=True)
 
     def __init__(self, corridor: int = 5, gamma: float = 0.9):
-        if corridor < 0:
-            raise ValueError(f"the corridor's length cannot be negative, got {corridor}")
+        if corridor < 1:
+            raise ValueError(f"the corridor must be at least 1 square long, got {corridor}")
         self.corridor = corridor
         self.discount = gamma
 

@@ -1,9 +1,8 @@
 """Many copies of an environment, stepped together, restarted when they end.
 
-Restarting does not compute a reset for every copy at every step. Before a
-rollout of L steps, as many fresh starts are drawn for each copy as it can use
-up, at most 1 + (L-1) // shortest_episode; they are handed out in order, each
-once, and what is left over is thrown away.
+Everything random is drawn outside the loop over time: the noise of every step at once, and the
+starts of new episodes as a stock to hand out from (`starts.py`), so that no reset is computed for
+an environment that goes on.
 """
 
 from collections.abc import Callable
@@ -12,9 +11,10 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from markovlens.envs.env import Env
+from markovlens.envs.starts import Starts, draw_starts, restock, stock_size, where
 
 Carry = TypeVar("Carry")
 
@@ -28,11 +28,10 @@ class VectorState(eqx.Module):
 
 
 class Supplies(eqx.Module):
-    """Everything random that a rollout can need."""
+    """Everything random that a rollout begins with."""
 
     noise: Any  # leaves [L, N, ...]
-    start_state: Any  # leaves [N, K, ...]
-    start_observation: Array  # [N, K, ...]
+    starts: Starts
 
 
 class Transitions(eqx.Module):
@@ -58,12 +57,10 @@ def vector_reset(env: Env, key: PRNGKeyArray, n: int) -> VectorState:
 
 
 def draw_supplies(env: Env, key: PRNGKeyArray, n: int, length: int) -> Supplies:
-    """The noise of every step and the starts after every possible end, drawn at once."""
+    """The noise of every step, and a stock of starts for the episodes to come."""
     noise_key, start_key = jax.random.split(key)
-    n_starts = 1 + (length - 1) // env.shortest_episode
     noise = jax.vmap(jax.vmap(env.noise))(jax.random.split(noise_key, (length, n)))
-    starts = jax.vmap(jax.vmap(env.reset))(jax.random.split(start_key, (n, n_starts)))
-    return Supplies(noise, *starts)
+    return Supplies(noise, draw_starts(env, start_key, n, stock_size(env, n, length)))
 
 
 def unroll(
@@ -82,24 +79,20 @@ def unroll(
     and state, the transitions, and what `act` gave as extra, stacked over time.
     """
     n = state.first.shape[0]
+    copies = jnp.arange(n)
     supplies = draw_supplies(env, key, n, length)
 
     def one_step(
-        loop: tuple[Carry, VectorState, Int[Array, "N"]], xs: tuple[Any, Any]
-    ) -> tuple[tuple[Carry, VectorState, Int[Array, "N"]], tuple[Transitions, Any]]:
-        carry, state, used = loop
+        loop: tuple[Carry, VectorState, Starts], xs: tuple[Any, Any]
+    ) -> tuple[tuple[Carry, VectorState, Starts], tuple[Transitions, Any]]:
+        carry, state, starts = loop
         noise, inputs_t = xs
         carry, action, extra = act(carry, state, inputs_t)
         env_state, step = jax.vmap(env.transition)(state.env_state, action, noise)
-        ended = step.ended
-        start_state, start_observation = jax.vmap(_pick)(
-            (supplies.start_state, supplies.start_observation), used
-        )
-        after = VectorState(
-            _where(ended, start_state, env_state),
-            _where(ended, start_observation, step.observation),
-            ended,
-        )
+        starts = restock(env, starts)
+        env_state, observation = where(step.ended, starts.of(copies), (env_state, step.observation))
+        after = VectorState(env_state, observation, step.ended)
+        starts = eqx.tree_at(lambda s: s.used, starts, starts.used + step.ended)
         transition = Transitions(
             state.observation,
             state.first,
@@ -109,21 +102,9 @@ def unroll(
             step.truncated,
             step.observation,
         )
-        return (carry, after, used + ended), (transition, extra)
+        return (carry, after, starts), (transition, extra)
 
-    loop = (carry, state, jnp.zeros(n, dtype=jnp.int32))
     (carry, state, _), (transitions, extras) = jax.lax.scan(
-        one_step, loop, (supplies.noise, inputs), length=length
+        one_step, (carry, state, supplies.starts), (supplies.noise, inputs), length=length
     )
     return carry, state, transitions, extras
-
-
-def _pick(starts: Any, index: Int[Array, ""]) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], starts)
-
-
-def _where(condition: Bool[Array, "N"], if_true: Any, if_false: Any) -> Any:
-    def select(a: Array, b: Array) -> Array:
-        return jnp.where(condition.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(select, if_true, if_false)
