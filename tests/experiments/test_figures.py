@@ -65,18 +65,19 @@ def test_final_scores_and_their_table(results):
     assert np.isnan(curves[:, 0]).all()
     # The last tenth of 20k steps is the last two points: 10 and 10 + off.
     assert final_scores(part, "return").tolist() == [9.5, 10.0, 10.5]
-    first = table_scores(results)[0]
+    first = table_scores(results.reported)[0]
     assert (first["task"], first["agent"], first["seeds"], first["mean"]) == ("PocMan", "ld", 3, 10)
 
 
 def test_comparison_says_better_only_where_it_is(results):
-    by_task = {row["task"]: row for row in table_comparison(results)}
+    by_task = {row["task"]: row for row in table_comparison(results.reported)}
     assert by_task["PocMan"]["verdict"] == "better"
     assert by_task["PocMan"]["difference"] == pytest.approx(5.0)
     assert by_task["PocMan"]["P(better run)"] == 1.0
     assert by_task["T-maze (5)"]["verdict"] == "can't tell"
     turned = {
-        row["task"]: row["verdict"] for row in table_comparison(results, "return", "rnn", "ld")
+        row["task"]: row["verdict"]
+        for row in table_comparison(results.reported, "return", "rnn", "ld")
     }
     assert turned["PocMan"] == "worse"
 
@@ -86,7 +87,7 @@ def test_one_seed_decides_nothing(tmp_path):
         tmp_path / "one.parquet",
         pl.concat([rows("tiger", a, 0, [v, v]) for a, v in (("ld", 9.0), ("rnn", 1.0))]),
     )
-    (row,) = table_comparison(Results(tmp_path / "one.parquet"))
+    (row,) = table_comparison(Results(tmp_path / "one.parquet").reported)
     assert (row["difference"], row["verdict"]) == (8.0, "one seed: can't tell")
 
 

@@ -66,8 +66,8 @@ def sweep(
             file=sys.stderr,
         )
     if any(unit.done for unit in outcome.units):
-        results = Results(folder)
-        scores, comparison = table_scores(results), table_comparison(results)
+        runs = Results(folder).reported
+        scores, comparison = table_scores(runs), table_comparison(runs)
         if json:
             print_json({"folder": str(folder), "scores": scores, "ld against rnn": comparison})
         else:

@@ -96,7 +96,7 @@ def _legend(figure: "Figure", panels: Any, columns: int) -> None:
     said = [panel.get_legend_handles_labels() for panel in panels if panel.get_visible()]
     if all(labels == said[0][1] for _, labels in said):
         handles, labels = said[0]
-        width = min(len(labels), 2 if columns < 3 else 4)
+        width = min(len(labels), columns)
         figure.legend(handles, labels, loc="outside lower center", ncols=width)
     else:
         for panel in panels:

@@ -13,6 +13,7 @@ import polars as pl
 from jaxtyping import Float
 
 from markovlens.experiments.config import Experiment, Setting
+from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
 from markovlens.files import write_parquet
@@ -57,11 +58,14 @@ class Results:
     def units(self) -> list[Unit]:
         return load_units(self.path) if self.path.is_dir() else []
 
-    @property
+    @cached_property
     def reported(self) -> pl.DataFrame:
-        """The runs to show: those with report seeds, or the sweep's while there are none."""
+        """The runs to show: those with report seeds, or the sweep's best while there are none.
+
+        An agent that was reported with several settings becomes several agents, named after them.
+        """
         reported = self.curves.filter(pl.col("stage") == "report")
-        return reported if reported.height else self.curves
+        return told_apart(reported) if reported.height else _best_of_sweep(self.curves)
 
     def scores(
         self, experiment: Experiment, task: str, agent: str
@@ -92,6 +96,36 @@ class Results:
         write_parquet(path, self.curves)
 
 
+def told_apart(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same runs, where an agent with several settings on a task has a name for each.
+
+    The name says what differs: `ld` becomes `ld (beta 0.5)` and `ld (beta 0.25)`.
+    """
+    parts = []
+    for (_, agent), part in rows.group_by("task", "agent", maintain_order=True):
+        settings = {text: json.loads(text) for text in part["options"].unique().to_list()}
+        keys = sorted({key for options in settings.values() for key in options})
+        odd = [k for k in keys if len({json.dumps(o.get(k)) for o in settings.values()}) > 1]
+        names = {
+            text: f"{agent} ({', '.join(f'{k} {options.get(k)}' for k in odd)})" if odd else agent
+            for text, options in settings.items()
+        }
+        parts.append(part.with_columns(pl.col("options").replace_strict(names).alias("agent")))
+    return pl.concat(parts)
+
+
+def _best_of_sweep(rows: pl.DataFrame) -> pl.DataFrame:
+    parts = []
+    for _, part in rows.group_by("task", "agent", maintain_order=True):
+        settings = [setting for _, setting in part.group_by("options", maintain_order=True)]
+        by_setting = {
+            i: np.array([area(run, "return") for _, run in setting.group_by("seed")])
+            for i, setting in enumerate(settings)
+        }
+        parts.append(settings[best_setting(by_setting)])
+    return pl.concat(parts)
+
+
 def area(run: pl.DataFrame, metric: str) -> float:
     """The area under one run's curve, in units of the metric; NaN if the run diverged."""
     if run["diverged"].any():
@@ -119,10 +153,11 @@ def matrix(rows: pl.DataFrame, metric: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def final_scores(rows: pl.DataFrame, metric: str) -> Float[np.ndarray, "seeds"]:
-    """Each run's mean over the last tenth of its training."""
+    """Each run's mean over the last tenth of its training; NaN if no episode had ended by then."""
     steps, curves = matrix(rows, metric)
     late = steps > (1 - FINAL_SHARE) * steps[-1]
-    return np.nanmean(curves[:, late], axis=1)
+    finished = [row[late][np.isfinite(row[late])] for row in curves]
+    return np.array([row.mean() if row.size else np.nan for row in finished])
 
 
 def _order(item: tuple[tuple[object, ...], pl.DataFrame]) -> tuple[str, int]:

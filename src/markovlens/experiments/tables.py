@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from markovlens.experiments.config import Experiment
 from markovlens.experiments.labels import agent_label, in_order, task_label
@@ -83,10 +84,13 @@ def table_budgets(experiment: Experiment, results: Results) -> list[Row]:
     return rows
 
 
-def table_scores(results: Results, metric: str = "return") -> list[Row]:
-    """Final scores of every agent on every task: the mean of the last tenth of training."""
+def table_scores(runs: pl.DataFrame, metric: str = "return") -> list[Row]:
+    """Final scores of every agent on every task: the mean of the last tenth of training.
+
+    `runs` are curves, such as `Results(folder).reported`.
+    """
     rows = []
-    for task, by_agent in _finals(results, metric).items():
+    for task, by_agent in _finals(runs, metric).items():
         for agent in in_order(list(by_agent)):
             mean = mean_interval(by_agent[agent])
             row = {"task": task_label(task), "agent": agent, "seeds": len(by_agent[agent])}
@@ -96,14 +100,14 @@ def table_scores(results: Results, metric: str = "return") -> list[Row]:
 
 
 def table_comparison(
-    results: Results, metric: str = "return", first: str = "ld", second: str = "rnn"
+    runs: pl.DataFrame, metric: str = "return", first: str = "ld", second: str = "rnn"
 ) -> list[Row]:
     """Whether `first` beats `second`, task by task: final scores, and the areas under the curves.
 
     `verdict` goes by the 95% interval of the difference: better, worse, or "can't tell".
     """
     rows = []
-    for task, by_agent in _finals(results, metric).items():
+    for task, by_agent in _finals(runs, metric).items():
         if not {first, second} <= by_agent.keys():
             continue
         x, y = by_agent[first], by_agent[second]
@@ -131,10 +135,10 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def _finals(results: Results, metric: str) -> dict[str, dict[str, np.ndarray]]:
-    """Task -> agent -> final scores by seed, of the runs that count."""
+def _finals(runs: pl.DataFrame, metric: str) -> dict[str, dict[str, np.ndarray]]:
+    """Task -> agent -> final scores by seed, as tasks are listed."""
     found: dict[str, dict[str, np.ndarray]] = {}
-    for (task, agent), rows in results.reported.group_by("task", "agent", maintain_order=True):
+    for (task, agent), rows in runs.group_by("task", "agent", maintain_order=True):
         found.setdefault(str(task), {})[str(agent)] = final_scores(rows, metric)
     return dict(sorted(found.items()))
 

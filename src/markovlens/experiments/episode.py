@@ -1,0 +1,120 @@
+"""One episode of a trained agent, kept to be looked at: frames, and what went on in its head."""
+
+import io
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt8
+
+from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.networks import ActorCritic
+from markovlens.agents.rollout import within
+from markovlens.agents.run import Run
+from markovlens.envs.env import Env, unwrap
+from markovlens.envs.render import episode
+from markovlens.envs.render.stage import artist_for
+from markovlens.envs.spaces import Discrete
+
+
+class Moment(NamedTuple):
+    """What the agent saw, what it made of it, and what it did; the last moment, when nothing more
+    is done, has neither probabilities nor values nor an action."""
+
+    picture: bytes  # WebP
+    words: str
+    probs: list[float] | None  # None also where actions are continuous
+    values: list[float] | None
+    action: int | None
+
+
+class Episode(NamedTuple):
+    """An episode, or the first part of a long one."""
+
+    moments: list[Moment]
+    actions: list[str]  # their names
+    ended: bool
+
+
+class _Thought(eqx.Module):
+    outputs: Float[Array, "P"]  # the actor's; impossible actions are masked
+    values: Float[Array, "C"]
+    action: Array
+
+
+class _Thinker:
+    """A trained agent that plays and keeps what it thought."""
+
+    def __init__(self, network: ActorCritic, env: Env):
+        self._network, self._env = network, env
+        self.thoughts: list[_Thought] = []
+
+    def start(self) -> Float[Array, "1 M"]:
+        return self._network.memory(1)
+
+    def act(
+        self, observation: Array, memory: Array, allowed: Bool[Array, "A"] | None, key: PRNGKeyArray
+    ) -> tuple[Array, Array]:
+        thought, memory = _think(self._network, self._env, observation, memory, allowed, key)
+        self.thoughts.append(thought)
+        return thought.action, memory
+
+
+def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
+    """Let run `index` play one episode, drawing its actions as it did in training.
+
+    >>> episode = play(load_run("runs/tmaze"), max_steps=50)  # doctest: +SKIP
+    """
+    env = run.env(index)
+    thinker = _Thinker(run.network(index), env)
+    seen: list[tuple[bytes, str]] = []
+    for moment in episode.play(env, thinker, run.specs[index].config.env, seed, max_steps):
+        words = moment.stage.caption().partition("sees: ")[2]
+        seen.append((_webp(moment.stage.picture(moment.state)), words))
+    names = []
+    if isinstance(env.action_space, Discrete):
+        artist = artist_for(unwrap(env, moment.state)[0])
+        names = [artist.action_name(action) for action in range(env.action_space.n)]
+    moments = [
+        _moment(*looks, thought, discrete=bool(names))
+        for looks, thought in zip(seen, [*thinker.thoughts, None], strict=True)
+    ]
+    return Episode(moments, names, moment.ended)
+
+
+@eqx.filter_jit
+def _think(
+    network: ActorCritic,
+    env: Env,
+    observation: Array,
+    memory: Float[Array, "1 M"],
+    allowed: Bool[Array, "A"] | None,
+    key: PRNGKeyArray,
+) -> tuple[_Thought, Float[Array, "1 M"]]:
+    distribution = action_distribution(env.action_space)
+    seen = env.observation_space.flatten(observation)[None]
+    memory = network.step(seen, memory, jnp.zeros(1, dtype=bool))
+    said = network.outputs(memory)
+    outputs = forbid(said.action, None if allowed is None else allowed[None])
+    action = distribution.sample(outputs, distribution.noise(key, (1,)))[0]
+    return _Thought(outputs[0], said.value[0], within(env.action_space, action)), memory
+
+
+def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> Moment:
+    if thought is None:
+        return Moment(picture, words, None, None, None)
+    values = [round(float(value), 5) for value in thought.values]
+    if not discrete:
+        return Moment(picture, words, None, values, None)
+    probs = [round(float(p), 4) for p in np.asarray(jax.nn.softmax(thought.outputs))]
+    return Moment(picture, words, probs, values, int(thought.action))
+
+
+def _webp(pixels: UInt8[np.ndarray, "h w 3"]) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "WEBP", quality=80, method=2)
+    return file.getvalue()

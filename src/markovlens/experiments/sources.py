@@ -1,0 +1,122 @@
+"""What a report is made of: results folders, run folders, parquet files, in any mixture."""
+
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from markovlens.agents.config import HYPERPARAMETERS, PPOConfig
+from markovlens.agents.folder import RunFolder
+from markovlens.agents.run import Run as TrainedRun
+from markovlens.agents.run import load_run
+from markovlens.experiments.config import Setting
+from markovlens.experiments.results import Results, told_apart
+from markovlens.experiments.runs import curves_of
+from markovlens.experiments.units import Run, Unit
+
+PICTURES = (".png", ".gif", ".webp")
+_SHOWN = ("env", "algo", "steps", "cell", "latent", "n_envs", *HYPERPARAMETERS)
+
+Load = Callable[[], tuple[TrainedRun, int]]
+
+
+class Player(NamedTuple):
+    """An agent that can play an episode: `load` opens its run, and says which in its folder."""
+
+    task: str
+    agent: str
+    load: Load
+
+
+class Source(NamedTuple):
+    """Everything that was found."""
+
+    title: str
+    curves: pl.DataFrame
+    players: list[Player]
+    pictures: list[Path]
+
+
+def gather(paths: Sequence[Path]) -> Source:
+    """Read them all; agents that come with several settings are told apart."""
+    if not paths:
+        raise ValueError("nothing to report: give results folders, run folders or parquet files")
+    tables: list[pl.DataFrame] = []
+    loads: dict[tuple[str, str, str], Load] = {}  # (task, agent, options) -> its first run
+    titles: list[str] = []
+    pictures: list[Path] = []
+    for path in paths:
+        folder = RunFolder(path)
+        if folder.exists:
+            table, own = _run_folder(folder)
+        else:
+            results = Results(path)
+            table = results.reported
+            own = _units(results.units)
+            titles += _title(path)
+        tables.append(table)
+        loads = own | loads
+        pictures += [p for p in sorted(path.glob("pictures/*")) if p.suffix.lower() in PICTURES]
+    joined = pl.concat(tables, how="diagonal_relaxed")
+    # Names that `reported` has already made longer stay as they are.
+    curves = told_apart(joined)
+    players = _players(curves, loads)
+    title = titles[0] if titles else "Training runs"
+    return Source(title, curves, players, pictures)
+
+
+def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, dict[tuple[str, str, str], Load]]:
+    specs, metrics = folder.specs(), folder.metrics()
+    if metrics is None or not metrics.height:
+        raise ValueError(f"{folder.path} has no metrics yet: train further, then report")
+    runs = [Run("report", _setting(spec.config), spec.seed) for spec in specs]
+    loads: dict[tuple[str, str, str], Load] = {}
+    for i, run in enumerate(runs):
+        options = json.dumps(run.setting.options, sort_keys=True)
+        loads.setdefault(
+            (run.setting.task, run.setting.agent, options), partial(_open, folder.path, i)
+        )
+    return curves_of(runs, metrics, [False] * len(runs)), loads
+
+
+def _setting(config: PPOConfig) -> Setting:
+    agent = "perfect" if config.full_view else config.algo
+    options = {key: value for key, value in asdict(config).items() if key in _SHOWN}
+    return Setting(config.env, agent, options)
+
+
+def _units(units: Sequence[Unit]) -> dict[tuple[str, str, str], Load]:
+    loads: dict[tuple[str, str, str], Load] = {}
+    for unit in units:
+        if unit.done and unit.run_folder.exists():
+            for i, run in enumerate(unit.runs):
+                options = json.dumps(run.setting.options, sort_keys=True)
+                key = (run.setting.task, run.setting.agent, options)
+                loads.setdefault(key, partial(_open, unit.run_folder, i))
+    return loads
+
+
+def _open(path: Path, index: int) -> tuple[TrainedRun, int]:
+    return load_run(path), index
+
+
+def _players(curves: pl.DataFrame, loads: dict[tuple[str, str, str], Load]) -> list[Player]:
+    shown = curves.select("task", "agent", "options").unique(maintain_order=True)
+    found = []
+    for task, agent, options in shown.sort("task", "agent").iter_rows():
+        name = agent.partition(" (")[0]
+        if (task, name, options) in loads:
+            found.append(Player(task, agent, loads[task, name, options]))
+    return found
+
+
+def _title(path: Path) -> list[str]:
+    file = path / "experiment.toml"
+    if not file.exists():
+        return []
+    return [str(tomllib.loads(file.read_text(encoding="utf-8")).get("title", path.name))]

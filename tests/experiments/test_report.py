@@ -1,0 +1,215 @@
+"""The report page: what is in it, and that it works in a browser where there is one."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import polars as pl
+import pytest
+
+from markovlens.agents.config import PPOConfig
+from markovlens.agents.training import train
+from markovlens.experiments.report import page_data, render, write_report
+from markovlens.experiments.results import Results
+from markovlens.experiments.sources import gather
+from markovlens.files import write_parquet
+from tests.experiments.test_figures import rows
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--virtual-time-budget=20000 --dump-dom"
+)
+
+
+def curves():
+    """ld climbs to 10, rnn to 5."""
+    tables = [
+        rows("rocksample-11-11", agent, seed, [None, *np.linspace(0, end, 30) + 0.1 * seed])
+        for agent, end in (("ld", 10.0), ("rnn", 5.0))
+        for seed in range(3)
+    ]
+    return pl.concat(tables)
+
+
+def data_in(page):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found[1])
+
+
+def test_the_page_has_the_numbers():
+    data = data_in(render("A <title>", page_data(curves()) | {"episodes": [], "pictures": []}))
+    assert [agent["name"] for agent in data["agents"]] == ["ld", "rnn"]
+    (task,) = data["tasks"]
+    assert task["label"] == "RockSample (11, 11)"
+    line = task["curves"]["return"]["ld"]
+    assert line["mean"][0] is None  # no episode had ended yet
+    assert line["mean"][-1] == pytest.approx(10.1)
+    assert len(line["seeds"]) == 3
+    assert line["steps"][-1] == 31000
+    ld, rnn = task["finals"]
+    assert ld["mean"] > rnn["high"]
+    assert "helps" in data["summary"][1]
+
+
+def test_the_page_needs_nothing_from_outside():
+    page = render("A <title>", page_data(curves()) | {"episodes": [], "pictures": []})
+    assert "<title>A &lt;title&gt;</title>" in page
+    assert "{{" not in page
+    outside = set(re.findall(r"https?://[^\"'\s]+", page)) - {"http://www.w3.org/2000/svg"}
+    assert not outside
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:)", page)
+
+
+def test_text_cannot_break_out_of_the_page():
+    table = curves().filter(agent="ld").with_columns(pl.lit("</script><b>").alias("agent"))
+    page = render("x", page_data(table) | {"episodes": [], "pictures": []})
+    assert data_in(page)["agents"][0]["name"] == "</script><b>"
+
+
+def test_settings_of_one_agent_are_told_apart(tmp_path):
+    two = pl.concat(
+        [rows("tiger", "ld", 0, [1.0, 2.0], options={"beta": beta}) for beta in (0.25, 0.5)]
+    )
+    write_parquet(tmp_path / "two.parquet", two)
+    names = {"ld (beta 0.25)", "ld (beta 0.5)"}
+    assert set(Results(tmp_path / "two.parquet").reported["agent"]) == names
+    assert set(gather([tmp_path / "two.parquet"]).curves["agent"]) == names
+
+
+def test_before_a_report_the_sweeps_best_setting_is_shown(tmp_path):
+    swept = [
+        rows("tiger", "ld", seed, [v, v], "sweep", {"beta": beta})
+        for beta, v in ((0.25, 1.0), (0.5, 2.0))
+        for seed in (0, 1)
+    ]
+    write_parquet(tmp_path / "swept.parquet", pl.concat(swept))
+    shown = Results(tmp_path / "swept.parquet").reported
+    assert shown["options"].unique().to_list() == ['{"beta": 0.5}']
+    assert sorted(shown["seed"].unique()) == [0, 1]
+
+
+def test_nothing_to_report(tmp_path):
+    with pytest.raises(ValueError, match="nothing to report"):
+        gather([])
+    with pytest.raises(FileNotFoundError, match="no results at"):
+        gather([tmp_path / "nowhere"])
+    with pytest.raises(ValueError, match="no finished runs yet"):
+        gather([tmp_path])
+
+
+PRESS_EVERYTHING = """
+<script>{
+const said = { errors: window.errors };
+const all = (selector) => [...document.querySelectorAll(selector)];
+const means = () => all("#charts path.mean").length;
+said.charts = all("#charts .card svg").length;
+said.lines = means();
+said.discrepancy = all("#discrepancy-charts path.mean").length;
+said.finals = all("#final-charts circle").length;
+const agent = document.querySelector("#agents button");
+agent.click(); said.hidden = means(); agent.click(); said.back = means();
+const drawn = () => document.querySelector("#charts path.mean").getAttribute("d");
+const before = drawn();
+all("#metrics button")[1].click(); said.metricChanges = drawn() !== before;
+document.getElementById("single").click(); said.seeds = all("#charts path").length;
+const svg = document.querySelector("#charts svg"), box = svg.getBoundingClientRect();
+const at = { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true };
+svg.dispatchEvent(new PointerEvent("pointermove", at));
+said.tip = document.querySelector("#charts .tip").textContent;
+const frame = () => document.getElementById("frame").src;
+const clock = () => document.getElementById("clock").textContent;
+said.start = [clock(), all("#odds .odd").length, frame().slice(0, 23)];
+const first = frame();
+document.getElementById("next").click(); said.next = [clock(), frame() !== first];
+document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
+said.key = clock();
+document.getElementById("theme").click();
+said.theme = document.documentElement.dataset.theme;
+said.paper = getComputedStyle(document.body).backgroundColor;
+said.overflow = document.documentElement.scrollWidth > innerWidth;
+document.getElementById("play").click();
+setTimeout(() => {
+  said.played = clock();
+  const out = document.createElement("pre");
+  out.id = "said";
+  out.textContent = JSON.stringify(said);
+  document.body.append(out);
+}, 1500);
+}</script></body>"""
+
+CATCH_ERRORS = """<head><script>
+window.errors = [];
+window.onerror = (message) => { errors.push(String(message)); };
+console.error = console.warn = (...said) => { errors.push(said.join(" ")); };
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    config = PPOConfig(env="tmaze-2", algo="ld", steps=2048, latent=8)
+    train(config, seeds=[0, 1], out=folder / "ld")
+    others = [rows("tmaze-2", "rnn", seed, [1.0, 2.0]) for seed in (0, 1)]
+    one_critic = pl.concat(others).with_columns(pl.lit(None, pl.Float64).alias("discrepancy"))
+    write_parquet(folder / "rnn.parquet", one_critic)
+    sources = [folder / "ld", folder / "rnn.parquet"]
+    written = write_report(sources, folder / "report.html", max_steps=12)
+    assert (written.n_runs, written.n_episodes) == (4, 1)
+    return written.path
+
+
+@pytest.mark.slow
+def test_run_folders_become_a_page_with_episodes(page):
+    data = data_in(page.read_text())
+    (ld,) = data["episodes"]
+    assert ld["label"].startswith("T-maze (2): λ-discrepancy (LD), seed 0, ")
+    assert ld["actions"] == ["up", "down", "right", "left"]
+    assert ld["critics"] == ["critic 1 (λ = 0.95)", "critic 2 (λ = 0.1)"]
+    assert len(ld["moments"][0]["values"]) == 2
+    for moment in ld["moments"][:-1]:
+        assert sum(moment["probs"]) == pytest.approx(1.0, abs=1e-3)
+        assert 0 <= moment["action"] < 4
+    assert ld["moments"][-1]["probs"] is None
+    assert all(frame.startswith("data:image/webp;base64,") for frame in ld["frames"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_works_in_a_browser(page, width, tmp_path):
+    text = page.read_text()
+    if BROWSER is None:  # what can be said without one
+        assert text.count("</script>") == 2
+        return
+    text = text.replace("<head>", CATCH_ERRORS, 1).replace("</body>", PRESS_EVERYTHING, 1)
+    (tmp_path / "inner.html").write_text(text)
+    # A window cannot be as narrow as a phone; a frame in it can.
+    outer = (
+        f'<iframe src="inner.html" style="width:{width}px;height:900px"></iframe><script>'
+        "setTimeout(() => { document.body.append(frames[0].document.getElementById('said')) }, 9e3)"
+        "</script>"
+    )
+    (tmp_path / "outer.html").write_text(outer)
+    command = [BROWSER, *FLAGS.split(), "--allow-file-access-from-files"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", f"file://{tmp_path / 'outer.html'}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    said = json.loads(re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)[1])
+    assert said["errors"] == []
+    assert (said["charts"], said["lines"], said["discrepancy"]) == (1, 2, 1)
+    assert said["finals"] == 2 * 2 + 2  # a dot for each seed, and each mean
+    assert (said["hidden"], said["back"]) == (1, 2)
+    assert said["metricChanges"]
+    assert said["seeds"] == 2 * 2 + 2
+    assert "steps" in said["tip"]
+    clock, odds, frame = said["start"]
+    assert clock.startswith("0 / ")
+    assert (odds, frame) == (4, "data:image/webp;base64,")
+    assert said["next"][0].startswith("1 / ")
+    assert said["key"] == clock
+    assert said["theme"] == "dark"
+    assert said["paper"] == "rgb(16, 18, 23)"
+    assert not said["overflow"]
+    assert not said["played"].startswith("0 / ")
