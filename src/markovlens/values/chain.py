@@ -46,7 +46,8 @@ class Chain(eqx.Module):
         start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
-        self.projected_moves = jnp.einsum("oms,s,ast->aomt", self.weights, alive, pomdp.T)
+        going_weights = self.weights * alive[None, None, :]
+        self.projected_moves = jnp.einsum("oms,ast->aomt", going_weights, pomdp.T)
         self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
 
     @property
