@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": "the five-minute tour",
     "models": "list the library of small POMDPs",
     "analyze": "TD(λ) values and the λ-discrepancy of a model: how much, and where",
+    "solve": "the value of the best policy over all histories, with bounds",
     "detect": "Markov or not, from an environment or logged data",
     "train": "train agents: recurrent PPO, with the λ-discrepancy or without",
     "evaluate": "how well a trained agent does, with intervals",

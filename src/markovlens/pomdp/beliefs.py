@@ -70,7 +70,7 @@ class BeliefPolicy:
 def simulate(
     policy: BeliefPolicy, episodes: int, steps: int, seed: int = 0
 ) -> Float[np.ndarray, "episodes"]:
-    """Discounted returns of sampled episodes, each cut after `steps` steps.
+    """Discounted returns of sampled episodes, each cut after `steps` steps if it has not ended.
 
     >>> from markovlens.pomdp.solve import solve
     >>> coin = Pomdp(T=np.ones((1, 1, 1)), R=[[1.0]], Phi=[[1.0]], p0=[1.0], gamma=0.5)
@@ -80,10 +80,13 @@ def simulate(
     rng = np.random.default_rng(seed)
     pomdp = policy.pomdp
     T, R, Phi = np.asarray(pomdp.T), np.asarray(pomdp.R), np.asarray(pomdp.Phi)
+    terminal = np.asarray(pomdp.terminal)
     state = _draw(rng, np.tile(np.asarray(pomdp.p0), (episodes, 1)))
     belief = policy.start(_draw(rng, Phi[state]))
     returns, discount = np.zeros(episodes), 1.0
     for _ in range(steps):
+        if terminal[state].all():
+            break
         action = policy.act(belief)
         returns += discount * R[state, action]
         discount *= float(pomdp.gamma)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import log
 from time import monotonic
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -11,7 +13,6 @@ from markovlens.pomdp.beliefs import BeliefPolicy
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.solver.lump import lump
 from markovlens.pomdp.solver.search import Bounds, Search
-from markovlens.precision import as_float64
 from markovlens.progress import Advance, silent
 
 # Where the value is nearly 0 a share of it cannot be reached; this share of the largest reward can.
@@ -92,10 +93,12 @@ def solve(
     except KeyboardInterrupt:
         pass
     alphas = bounds.plans.vectors[:, model.class_of]
+    with jax.enable_x64(True):
+        jax_alphas = jnp.asarray(alphas)
     return Solution(
         lower=bounds.lower,
         upper=bounds.upper,
-        alphas=as_float64(alphas),
+        alphas=jax_alphas,
         actions=bounds.plans.action,
         then=bounds.plans.then,
         policy=BeliefPolicy(pomdp, alphas, bounds.plans.action),

@@ -62,7 +62,7 @@ def lower_hull(
 def _leaving(
     weights: Float[np.ndarray, "q k"], direction: Float[np.ndarray, "q k"]
 ) -> Int[np.ndarray, "q"]:
-    """Who leaves the basis: the first weight to reach 0; of several, the one with the best pivot."""
+    """Who leaves the basis: the first weight to reach 0; of several the one with the best pivot."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.where(direction > 0.0, (weights + SLACK) / direction, np.inf).min(axis=1)
     first = weights <= steps[:, None] * direction

@@ -28,7 +28,7 @@ class Plans:
     def backed_up(
         model: Lumped, action: np.ndarray, then: np.ndarray, vectors: Float[np.ndarray, "K C"]
     ) -> "Plans":
-        """`α(c) = R(c,a) + γ Σ_o Σ_c' Pr(c',o|c,a) α_then(o)(c')`, with `vectors` for what follows."""
+        """Plans one step longer: `α(c) = R(c,a) + γ Σ_o Σ_c' Pr(c',o|c,a) α_then(o)(c')`."""
         result = np.empty((len(action), model.reward.shape[1]))
         for a in np.unique(action):
             rows = np.flatnonzero(action == a)

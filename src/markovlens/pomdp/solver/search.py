@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from markovlens.pomdp.solver.graph import BeliefGraph
 from markovlens.pomdp.solver.lower import LowerBound
 from markovlens.pomdp.solver.lump import Lumped
-from markovlens.pomdp.solver.plans import Plans, best_plan
+from markovlens.pomdp.solver.plans import Plans
 from markovlens.pomdp.solver.upper import UpperBound
 
 FEWEST, MOST = 16, 500  # nodes added in a round
