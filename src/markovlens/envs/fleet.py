@@ -80,7 +80,7 @@ class Fleet(eqx.Module):
         taken = jnp.zeros(bits.n_words(self.rows * self.columns), dtype=jnp.uint32)
         fits = jnp.array(True)
         for placements, u_ship in zip(self.placements, u, strict=True):
-            free = (placements & taken == 0).all(axis=1)
+            free = (placements & taken[None] == 0).all(axis=1)
             ship, room = _uniform_member(free, u_ship)
             taken = taken | placements[ship]
             fits = fits & room
