@@ -78,8 +78,7 @@ class Canvas:
         self.polygon([(float(x), float(y)) for x, y in tip], colour)
 
     def pixels(self) -> UInt8[np.ndarray, "height width 3"]:
-        small = self._image.resize((self.width, self.height), Image.Resampling.LANCZOS)
-        return np.asarray(small)
+        return np.asarray(self._image.reduce(OVERSAMPLING))
 
     def _scale(self, points: list[Point]) -> list[Point]:
         left, top = self._origin

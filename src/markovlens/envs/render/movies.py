@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -16,7 +17,7 @@ from markovlens.names import unknown_name
 
 Frame = UInt8[np.ndarray, "height width 3"]
 LAST_FRAME_SECONDS = 2.0
-COLOURS = 128
+SHADE = 8  # shades this close are one when the palette is chosen
 
 
 def write_movie(
@@ -47,15 +48,19 @@ def check_movie_name(path: str | os.PathLike[str]) -> str:
     return kind
 
 
-def _gif(frames: Sequence[Frame], frames_per_second: float) -> bytes:
+def _indexed(frames: Sequence[Frame]) -> list[Any]:
+    """The frames as Pillow's images with one palette: colours do not flicker, and shades that
+    cover little, a ghost's, say, count as much as the background's."""
     from PIL import Image
 
-    # One palette for all frames: colours do not flicker, and what stands still costs nothing.
-    sample = np.concatenate([frames[i] for i in {0, len(frames) // 2, len(frames) - 1}])
-    palette = Image.fromarray(sample).quantize(COLOURS)
-    images = [
-        Image.fromarray(f).quantize(palette=palette, dither=Image.Dither.NONE) for f in frames
-    ]
+    sample = np.concatenate([frames[i] for i in sorted({0, len(frames) // 2, len(frames) - 1})])
+    shades = np.unique(sample.reshape(-1, 3) // SHADE * SHADE + SHADE // 2, axis=0)
+    palette = Image.fromarray(shades[None].astype(np.uint8)).quantize(256)
+    return [Image.fromarray(f).quantize(palette=palette, dither=Image.Dither.NONE) for f in frames]
+
+
+def _gif(frames: Sequence[Frame], frames_per_second: float) -> bytes:
+    images = _indexed(frames)
     durations = [1000.0 / frames_per_second] * len(images)
     durations[-1] = LAST_FRAME_SECONDS * 1000.0
     buffer = io.BytesIO()
@@ -69,7 +74,7 @@ def _mp4(frames: Sequence[Frame], frames_per_second: float) -> bytes:
     import subprocess
     import tempfile
 
-    from imageio_ffmpeg import get_ffmpeg_exe
+    from imageio_ffmpeg import get_ffmpeg_exe  # type: ignore[import-untyped]
 
     height, width, _ = frames[0].shape
     held = [frames[-1]] * round(LAST_FRAME_SECONDS * frames_per_second)
@@ -91,18 +96,16 @@ def _page(
     """One file without addresses: pictures and program are in it."""
     import json
 
-    sources = [f"data:image/png;base64,{_png(frame)}" for frame in frames]
+    sources = [f"data:image/png;base64,{_png(image)}" for image in _indexed(frames)]
     data = json.dumps({"frames": sources, "captions": list(captions), "fps": frames_per_second})
     template = (files("markovlens.envs.render") / "player.html").read_text(encoding="utf-8")
     page = template.replace("{{title}}", html.escape(title))
     return page.replace("{{data}}", data.replace("</", "<\\/"))
 
 
-def _png(frame: Frame) -> str:
-    from PIL import Image
-
+def _png(image: Any) -> str:
     buffer = io.BytesIO()
-    Image.fromarray(frame).quantize(COLOURS).save(buffer, "PNG", optimize=True)
+    image.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

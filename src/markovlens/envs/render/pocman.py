@@ -31,10 +31,15 @@ class PocManArtist(Artist):
         for (row, column), pill in self._food(state):
             canvas.circle(_middle(row, column), 6 if pill else 2.2, FOOD)
         time, power = int(state.time), int(state.power)
-        for number, pose in zip(self._maze.ghost_numbers, np.asarray(state.ghosts), strict=True):
-            flashes = power <= FLASHES_FOR and power % 2 == 0
-            scared = (ENDING if flashes else FRIGHTENED) if power else None
-            _ghost(canvas, self._place(pose), GHOSTS[number], pose & 7, scared)
+        flashes = power <= FLASHES_FOR and power % 2 == 0
+        scared = (ENDING if flashes else FRIGHTENED) if power else None
+        poses = [int(pose) for pose in state.ghosts]
+        cells = [pose >> 3 for pose in poses]
+        for i, (number, pose) in enumerate(zip(self._maze.ghost_numbers, poses, strict=True)):
+            # Ghosts in one cell stand side by side, so that each is seen.
+            aside = cells[:i].count(cells[i]) - (cells.count(cells[i]) - 1) / 2
+            x, y = self._place(pose)
+            _ghost(canvas, (x + 7 * aside, y), GHOSTS[number], pose & 7, scared)
         _pocman(canvas, self._place(state.agent), int(state.agent) & 7, time)
 
     def _draw_walls(self, canvas: Canvas) -> None:
