@@ -7,12 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from markovlens.agents.config import PPOConfig as PPOConfig
+    from markovlens.agents.run import load_run as load_run
+    from markovlens.agents.training import train as train
+    from markovlens.envs.registry import make as make
+    from markovlens.evidence.detect import detect as detect
+    from markovlens.evidence.trajectories import Trajectories as Trajectories
     from markovlens.memory.expand import fold_memory as fold_memory
     from markovlens.memory.expand import product_memory as product_memory
+    from markovlens.memory.learn import learn_memory as learn_memory
     from markovlens.pomdp import library as library
+    from markovlens.pomdp.cassandra import parse_pomdp as parse_pomdp
+    from markovlens.pomdp.cassandra import read_pomdp as read_pomdp
+    from markovlens.pomdp.cassandra import write_pomdp as write_pomdp
     from markovlens.pomdp.model import Pomdp as Pomdp
     from markovlens.pomdp.policies import random_policy as random_policy
     from markovlens.pomdp.policies import uniform_policy as uniform_policy
+    from markovlens.pomdp.solve import solve as solve
     from markovlens.values.discrepancy import lambda_discrepancy as lambda_discrepancy
     from markovlens.values.occupancy import occupancy as occupancy
     from markovlens.values.occupancy import state_weights as state_weights
@@ -23,34 +34,44 @@ if TYPE_CHECKING:
     from markovlens.values.td_lambda import v_values as v_values
     from markovlens.values.theorems import explain as explain
 
-# name -> module; a name that equals its module's last part is the module itself.
-_PUBLIC = {
+# Where each name lives; `library` is a module itself.
+_HOMES = {
+    "PPOConfig": "agents.config",
     "Pomdp": "pomdp.model",
-    "library": "pomdp.library",
-    "random_policy": "pomdp.policies",
-    "uniform_policy": "pomdp.policies",
-    "occupancy": "values.occupancy",
-    "state_weights": "values.occupancy",
-    "state_values": "values.td_lambda",
-    "start_value": "values.td_lambda",
-    "q_values": "values.td_lambda",
-    "v_values": "values.td_lambda",
+    "Trajectories": "evidence.trajectories",
+    "detect": "evidence.detect",
     "effective_mdp": "values.td_lambda",
-    "lambda_discrepancy": "values.discrepancy",
     "explain": "values.theorems",
     "fold_memory": "memory.expand",
+    "lambda_discrepancy": "values.discrepancy",
+    "learn_memory": "memory.learn",
+    "library": "pomdp.library",
+    "load_run": "agents.run",
+    "make": "envs.registry",
+    "occupancy": "values.occupancy",
+    "parse_pomdp": "pomdp.cassandra",
     "product_memory": "memory.expand",
+    "q_values": "values.td_lambda",
+    "random_policy": "pomdp.policies",
+    "read_pomdp": "pomdp.cassandra",
+    "solve": "pomdp.solve",
+    "start_value": "values.td_lambda",
+    "state_values": "values.td_lambda",
+    "state_weights": "values.occupancy",
+    "train": "agents.training",
+    "uniform_policy": "pomdp.policies",
+    "v_values": "values.td_lambda",
+    "write_pomdp": "pomdp.cassandra",
 }
-_MODULES = {"library"}
 
-__all__ = sorted(_PUBLIC)
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in _HOMES:
         raise AttributeError(f"module 'markovlens' has no attribute {name!r}")
-    module = import_module(f"markovlens.{_PUBLIC[name]}")
-    value = module if name in _MODULES else getattr(module, name)
+    home = import_module(f"markovlens.{_HOMES[name]}")
+    value = home if name == "library" else getattr(home, name)
     globals()[name] = value
     return value
 

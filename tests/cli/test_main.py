@@ -1,0 +1,68 @@
+"""The command's door: help without heavy imports, one line for an error, the right exit code."""
+
+import subprocess
+import sys
+
+import pytest
+
+from markovlens.cli.main import COMMANDS, main
+
+
+def run(capsys, *argv):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(argv))
+    out, err = capsys.readouterr()
+    return stopped.value.code, out, err
+
+
+def test_help_names_every_command(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(name in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command, capsys):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert f"markovlens {command}" in out.split("Example:")[-1] or command == "demo"
+
+
+def test_help_needs_no_jax():
+    code = (
+        "import sys; from markovlens.cli.main import _usage; _usage(); print('jax' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
+
+
+def test_version(capsys):
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.startswith("markovlens 0.")
+
+
+def test_unknown_command_suggests_the_nearest(capsys):
+    code, _, err = run(capsys, "analyse")
+    assert code == 2
+    assert "did you mean 'analyze'" in err
+    assert err.count("\n") == 1
+
+
+def test_a_bad_file_gives_one_line_with_its_line_number(capsys, tmp_path):
+    path = tmp_path / "bad.POMDP"
+    path.write_text(
+        "discount: 0.9\nvalues: reward\nstates: 2\nactions: 1\nobservations: 1\n"
+        "T: 0\n0.9 0.2\n0.0 1.0\nO: 0\nuniform\n"
+    )
+    code, _, err = run(capsys, "analyze", str(path))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert f"{path}:7:" in err
+    assert "1.1" in err
+
+
+def test_debug_shows_the_traceback(capsys):
+    code, _, err = run(capsys, "analyze", "no-such-model", "--debug")
+    assert code == 2
+    assert "Traceback" in err
