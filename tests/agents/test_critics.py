@@ -16,7 +16,7 @@ from markovlens.envs.vector import unroll, vector_reset
 from markovlens.pomdp import library
 from markovlens.pomdp.model import Pomdp
 from markovlens.values.discrepancy import lambda_discrepancy
-from markovlens.values.td_lambda import v_values
+from markovlens.values.td_lambda import start_value, v_values
 
 N, L = 16, 512
 UPDATES = 150
@@ -119,9 +119,12 @@ def train_critics(pomdp: Pomdp, policy: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def random_case(seed: int) -> tuple[Pomdp, np.ndarray]:
+    """Rewards are centred, so that the random lengths of episodes add no noise to their returns."""
     pomdp = library.random_pomdp(seed, n_states=6, n_actions=2, n_observations=3, gamma=0.9)
     policy = np.random.default_rng(seed).dirichlet(np.ones(2), size=3)
-    return pomdp, policy
+    average = (1 - 0.9) * float(start_value(pomdp, policy))
+    parts = {name: np.asarray(getattr(pomdp, name)) for name in ("T", "R", "Phi", "p0")}
+    return Pomdp(**parts | {"R": parts["R"] - average}, gamma=0.9), policy
 
 
 def tmaze_case() -> tuple[Pomdp, np.ndarray]:

@@ -88,15 +88,15 @@ def test_log_probs_belong_to_the_acting_policy():
 @pytest.mark.parametrize("terminates", [True, False])
 def test_truncated_episodes_bootstrap_and_terminated_ones_do_not(terminates):
     env = Steady(length=4, terminates=terminates)
-    network, distribution, rollout = lived(env, "none", length=10)
+    network, distribution, rollout = lived(env, "none", length=11)
     batch = judge(network, distribution, hyper(lam1=1.0, lam2=0.0), rollout, 3)
     v = float(batch.value[0, 0, 0])  # the network is memoryless and sees one observation: constant
     v2 = float(batch.value[0, 0, 1])
     ended = np.asarray(rollout.ended)
-    want = np.zeros((10, N, 2))
+    want = np.zeros((11, N, 2))
     for n in range(N):
         after = v
-        for t in reversed(range(10)):
+        for t in reversed(range(11)):
             if ended[t, n]:
                 after = 0.0 if terminates else v
             after = 1.0 + 0.5 * after

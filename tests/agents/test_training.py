@@ -1,0 +1,228 @@
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+from markovlens.agents.config import PPOConfig
+from markovlens.agents.evaluate import estimate, evaluate
+from markovlens.agents.folder import CHECKPOINT, RunFolder
+from markovlens.agents.run import load_run
+from markovlens.agents.training import Diverged, train, train_together
+from tests.agents.probes import Aim, bandit, delay, remember
+
+SMALL = PPOConfig(env="tmaze-2", latent=8, n_steps=16, steps=64 * 20)
+
+
+def same_networks(a, b):
+    for x, y in zip(jax.tree.leaves(a._networks), jax.tree.leaves(b._networks), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make_probe", "best"), [(bandit, 1.0), (delay, 1.0), (remember, 1.0), (Aim, 0.0)]
+)
+@pytest.mark.parametrize("algo", ["ld", "rnn"])
+def test_probes_are_solved(make_probe, best, algo):
+    config = PPOConfig(algo=algo, latent=16, steps=512 * 60, entropy_weight=0.0)
+    run = train(config, env=make_probe())
+    played = evaluate(run, episodes=50, greedy=True)
+    assert played["return"].mean() > best - 0.02
+
+
+@pytest.mark.slow
+def test_without_memory_the_bit_is_lost():
+    run = train(PPOConfig(algo="memoryless", latent=16, steps=512 * 60), env=remember())
+    played = evaluate(run, episodes=200, greedy=True)
+    assert abs(played["return"].mean()) < 0.3  # a guess: +1 or -1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "solves"), [("ld", True), ("rnn", True), ("memoryless", False)])
+def test_only_agents_with_memory_solve_the_tmaze(algo, solves):
+    run = train(PPOConfig(env="tmaze-5", algo=algo, steps=100_000), seeds=[0, 1])
+    got = evaluate(run, episodes=200)["return"].mean()
+    assert got > 3.9 if solves else got < 2.5  # half of the guesses are right: 1.95
+
+
+@pytest.mark.slow
+def test_a_run_stopped_anywhere_goes_on_bit_for_bit(tmp_path):
+    """Killed outright, several times, at moments that depend on the machine."""
+    whole = train(SMALL, seeds=[3, 4], out=tmp_path / "whole")
+    code = (
+        "from markovlens.agents.config import PPOConfig\n"
+        "from markovlens.agents.training import train\n"
+        f"train({SMALL!r}, seeds=[3, 4], out={str(tmp_path / 'cut')!r}, checkpoint_seconds=0.0)\n"
+    )
+    checkpoint = tmp_path / "cut" / CHECKPOINT
+    kills = 0
+    for _ in range(4):
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        process = subprocess.Popen([sys.executable, "-c", code])
+        while process.poll() is None:
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
+                time.sleep(0.003 * kills)
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.001)
+        process.wait()
+    assert kills
+    with np.load(checkpoint) as saved:
+        assert 0 < saved["done"] < SMALL.n_updates
+    resumed = train(SMALL, seeds=[3, 4], out=tmp_path / "cut")
+    same_networks(whole, resumed)
+    drop = "steps_per_second"
+    assert whole.metrics.drop(drop).equals(resumed.metrics.drop(drop))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "tmaze"
+    return train(SMALL, seeds=[0, 1], out=folder), folder
+
+
+def test_a_folder_opens_as_it_was_left(finished):
+    run, folder = finished
+    again = load_run(folder)
+    same_networks(run, again)
+    assert again.specs == run.specs
+    assert again.metrics.equals(run.metrics)
+    meta = RunFolder(folder).meta()
+    assert meta["finished"]
+    assert meta["steps"] == SMALL.steps
+    assert {"markovlens", "jax"} <= set(meta["versions"])
+
+
+def test_metrics_have_a_row_for_every_interval_and_run(finished):
+    run, _ = finished
+    table = run.metrics
+    assert table.height == 2 * SMALL.n_updates
+    assert table["step"].max() == SMALL.steps
+    assert table.filter(pl.col("run") == 1)["seed"].unique().to_list() == [1]
+    for name in ("discrepancy", "entropy", "kl", "explained_variance_1", "explained_variance_2"):
+        assert table[name].is_finite().all()
+
+
+def test_a_finished_run_is_not_trained_again(finished):
+    run, folder = finished
+    checkpoint = (folder / CHECKPOINT).read_bytes()
+    again = train(SMALL, seeds=[0, 1], out=folder)
+    same_networks(run, again)
+    assert load_run(folder).metrics.equals(run.metrics)
+    assert len(checkpoint) == len((folder / CHECKPOINT).read_bytes())
+
+
+def test_training_together_is_training_alone(finished):
+    together, _ = finished
+    alone = train(SMALL, seed=1)
+    for x, y in zip(
+        jax.tree.leaves(together.network(1)), jax.tree.leaves(alone.network(0)), strict=True
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_hyperparameters_can_differ_within_one_program(finished):
+    base, _ = finished
+    other = replace(SMALL, lam1=0.3, learning_rate=1e-4, beta=0.5)
+    run = train_together([(SMALL, 0), (other, 0)])
+    first = jax.tree.leaves(run.network(0))
+    for x, y in zip(first, jax.tree.leaves(base.network(0)), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    assert any((x != y).any() for x, y in zip(first, jax.tree.leaves(run.network(1)), strict=True))
+
+
+def test_runs_of_different_structure_cannot_train_together():
+    with pytest.raises(ValueError, match="latent is 8 and 16"):
+        train_together(
+            [(SMALL, 0), (PPOConfig(env="tmaze-2", latent=16, steps=1280, n_steps=16), 1)]
+        )
+
+
+def test_acting_outside(finished):
+    run, _ = finished
+    action, memory = run.act(0)
+    assert 0 <= int(action) < 4
+    _, longer = run.act(2, memory)
+    _, fresh = run.act(2)
+    assert (longer != fresh).any()
+    with pytest.raises(ValueError, match="needs a key"):
+        run.act(0, greedy=False)
+    drawn = [int(run.act(0, greedy=False, key=jax.random.key(i))[0]) for i in range(20)]
+    assert len(set(drawn)) > 1
+
+
+def test_evaluation_counts_every_episode_once(finished):
+    run, _ = finished
+    played = evaluate(run, episodes=7)
+    assert played.height == 14
+    assert played.filter(pl.col("run") == 0).height == 7
+    assert (played["length"] >= 4).all()
+    again = evaluate(run, episodes=7)
+    assert played.equals(again)
+
+
+def test_estimate_by_hand():
+    mean, low, high = estimate(pl.Series([1.0, 3.0]))
+    assert mean == 2.0
+    np.testing.assert_allclose((low, high), (2 - 12.706, 2 + 12.706), rtol=1e-4)
+
+
+def test_a_folder_of_another_config_is_refused(finished):
+    _, folder = finished
+    with pytest.raises(ValueError, match=r"its lam1 is 0\.95, not 0\.5"):
+        train(replace(SMALL, lam1=0.5), seeds=[0, 1], out=folder)
+    with pytest.raises(ValueError, match="holds 2 runs, not 1"):
+        train(SMALL, seed=0, out=folder)
+
+
+def test_a_folder_with_other_things_in_it_is_refused(tmp_path):
+    (tmp_path / "thesis.txt").write_text("dear")
+    with pytest.raises(ValueError, match="not empty"):
+        train(SMALL, out=tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "dear"
+
+
+def test_a_folder_in_use_is_refused(finished):
+    _, folder = finished
+    with RunFolder(folder).locked(), pytest.raises(ValueError, match="in use"):
+        train(SMALL, seeds=[0, 1], out=folder)
+
+
+def test_a_damaged_checkpoint_is_reported(finished, tmp_path):
+    _, folder = finished
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / CHECKPOINT).write_bytes(b"PK nonsense")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_run(copy)
+
+
+def test_divergence_stops_with_a_message(tmp_path):
+    """An absurd step size: the run ends, and what is kept is finite."""
+    wild = replace(SMALL, learning_rate=1e30, max_gradient_norm=1e30)
+    with pytest.raises(Diverged, match="smaller"):
+        train(wild, out=tmp_path / "wild")
+    kept = load_run(tmp_path / "wild")
+    assert kept.diverged.all()
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(finished, monkeypatch, tmp_path):
+    _, folder = finished
+    copy = RunFolder(shutil.copytree(folder, tmp_path / "copy"))
+    before = (copy.path / CHECKPOINT).read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        copy.save({"x": np.zeros(3)}, 1)
+    assert (copy.path / CHECKPOINT).read_bytes() == before
+    assert sorted(p.name for p in copy.path.iterdir() if p.name.startswith(".checkpoint")) == []
