@@ -7,6 +7,7 @@ import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.collect import Policy, collect
+from markovlens.evidence.continuous import continuous_evidence, pay_for_observations
 from markovlens.evidence.null import Evidence, tabular_evidence
 from markovlens.evidence.stacking import stack
 from markovlens.evidence.tabular import discretise
@@ -104,15 +105,22 @@ def detect(
             else collect(data_or_env, steps, seed, policy)
         )
     rng = np.random.default_rng([seed, 1])
-    pieces = data.cut(max(1, len(data) // PIECES))
-    if pieces.n_episodes < 2:
-        raise ValueError(f"{len(data)} steps are too few to say anything; give a few hundred")
-    evidence, method = _evidence(pieces, settings, rng, advance)
+    question = _Question(settings, discrete=_is_discrete(data), rng=rng)
     notes, informative = _notes(data)
-    markov = _verdict(evidence, settings) if informative or evidence.p_value <= level else None
+    asked = data
+    if not informative and not question.discrete:
+        asked, informative = pay_for_observations(data, rng), True
+        notes.append("so the question was asked of the observations: do they predict themselves?")
+    pieces = asked.cut(max(1, len(data) // PIECES))
+    if pieces.n_episodes < 4:
+        raise ValueError(f"{len(data)} steps are too few to say anything; give a few thousand")
+    evidence = question.ask(pieces, advance=advance)
+    markov = question.verdict(evidence)
+    if markov and not informative:
+        markov = None
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
-        remedies = _remedies(pieces, settings, frames, rng)
+        remedies = _remedies(pieces, question, frames)
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -124,40 +132,61 @@ def detect(
         tolerance=tolerance,
         revealed_by=evidence.revealed_by,
         shares=evidence.shares,
-        method=method,
+        method="discrete" if question.discrete else "continuous",
         steps=len(data),
         episodes=data.n_episodes,
         gamma=gamma,
-        steps_needed=_steps_needed(markov, evidence, settings, len(data)),
+        steps_needed=_steps_needed(markov, evidence, settings, len(data)) if informative else None,
         notes=tuple(notes),
         remedies=remedies,
     )
 
 
-def _evidence(
-    data: Trajectories, settings: Settings, rng: np.random.Generator, advance: Advance = silent
-) -> tuple[Evidence, str]:
-    return (
-        tabular_evidence(
+@dataclass(frozen=True)
+class _Question:
+    """The test that suits the observations, with its settings."""
+
+    settings: Settings
+    discrete: bool
+    rng: np.random.Generator
+
+    def ask(self, data: Trajectories, skip: int = 0, advance: Advance = silent) -> Evidence:
+        s = self.settings
+        if not self.discrete:
+            return continuous_evidence(
+                data, s.gamma, self.rng, skip, level=s.level, advance=advance
+            )
+        return tabular_evidence(
             discretise(data),
-            settings.gamma,
-            rng,
-            settings.replications,
-            settings.probes,
-            settings.resamples,
-            level=settings.level,
-            advance=advance,
-        ),
-        "discrete",
-    )
+            s.gamma,
+            self.rng,
+            s.replications,
+            s.probes,
+            s.resamples,
+            s.level,
+            advance,
+        )
+
+    def verdict(self, evidence: Evidence) -> bool | None:
+        if evidence.p_value <= self.settings.level:
+            return False
+        unseen = evidence.discrepancy.interval[0] == 0.0
+        small = evidence.upper <= self.settings.tolerance * evidence.scale
+        return True if unseen and small and evidence.scale > 0.0 else None
+
+    def quickly(self) -> "_Question":
+        less = replace(
+            self.settings, replications=QUICK_REPLICATIONS, probes=QUICK_PROBES, resamples=0
+        )
+        return replace(self, settings=less)
 
 
-def _verdict(evidence: Evidence, settings: Settings) -> bool | None:
-    if evidence.p_value <= settings.level:
-        return False
-    unseen = evidence.discrepancy.interval[0] == 0.0
-    small = evidence.upper <= settings.tolerance * evidence.scale
-    return True if unseen and small and evidence.scale > 0.0 else None
+def _is_discrete(data: Trajectories) -> bool:
+    """Whole numbers, or vectors that repeat often enough to count their visits."""
+    if data.observation.ndim == 1 and data.observation.dtype.kind in "biu":
+        return True
+    flat = data.observation.reshape(len(data), -1)
+    return len(np.unique(flat, axis=0)) * VISITS_PER_OBSERVATION <= len(data)
 
 
 def _steps_needed(
@@ -185,22 +214,21 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     return [], True
 
 
-def _remedies(
-    data: Trajectories, settings: Settings, frames: int, rng: np.random.Generator
-) -> tuple[Remedy, ...]:
+def _remedies(data: Trajectories, question: _Question, frames: int) -> tuple[Remedy, ...]:
     """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
     found: list[Remedy] = []
-    quick = replace(settings, replications=QUICK_REPLICATIONS, probes=QUICK_PROBES, resamples=0)
+    quick = question.quickly()
     for k in range(1, frames + 1):
         for previous_action in (False, True):
             if (k, previous_action) == (1, False):
                 continue
-            evidence, _ = _evidence(stack(data, k, previous_action), quick, rng)
+            stacked = stack(data, k, previous_action)
+            evidence = quick.ask(stacked, skip=max(k - 1, int(previous_action)))
             found.append(
                 Remedy(
                     frames=k,
                     previous_action=previous_action,
-                    markov=_verdict(evidence, quick),
+                    markov=quick.verdict(evidence),
                     p_value=evidence.p_value,
                     discrepancy=evidence.discrepancy.value,
                     upper=evidence.upper,

@@ -40,12 +40,14 @@ def size(
     """
     squares = noise**2 @ weights
     excess = squares - squares.mean()
+    # A square far below 0 is luck, not knowledge: it should not narrow what is possible.
+    plausible = max(square, float(np.median(excess)))
     norm = np.sqrt(direction**2 @ weights)
     along = noise @ (weights * direction) / norm if norm > 0.0 else np.sqrt(squares)
     spread = np.sqrt(max(square, 0.0)) + 6.0 * np.sqrt(squares.mean() + 1e-300)
     grid = np.linspace(0.0, 2.0 * spread, GRID)
     outcomes = grid[:, None] ** 2 + 2.0 * grid[:, None] * along[None] + excess[None]
-    below = (outcomes <= square).mean(axis=1)
+    below = (outcomes <= plausible).mean(axis=1)
     value = float(np.sqrt(max(square, 0.0)))
     low = _first(grid, below <= 1.0 - level / 2.0, value)
     high = _last(grid, below >= level / 2.0, value)

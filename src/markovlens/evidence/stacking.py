@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from markovlens.evidence.history import lag
 from markovlens.evidence.trajectories import Trajectories
-
-BEFORE_START = -1.0
 
 
 def stack(trajectories: Trajectories, frames: int, previous_action: bool) -> Trajectories:
@@ -16,23 +15,13 @@ def stack(trajectories: Trajectories, frames: int, previous_action: bool) -> Tra
     flat = trajectories.observation.reshape(len(trajectories), -1).astype(np.float64)
     following = trajectories.next_observation.reshape(len(trajectories), -1).astype(np.float64)
     action = trajectories.action.reshape(len(trajectories), -1).astype(np.float64)
-    lagged = [_lag(flat, trajectories, j) for j in range(frames)]
+    lagged = [lag(flat, trajectories, j) for j in range(frames)]
     now, then = list(lagged), [following, *lagged[:-1]]
     if previous_action:
-        now.append(_lag(action, trajectories, 1))
+        now.append(lag(action, trajectories, 1))
         then.append(action)
     reach = max(frames - 1, int(previous_action))
     missing = np.maximum(reach - trajectories.time, 0)[:, None]
     now.append(missing)
     then.append(np.maximum(missing - 1, 0))
     return trajectories.with_observations(np.hstack(now), np.hstack(then))
-
-
-def _lag(values: np.ndarray, trajectories: Trajectories, steps: int) -> np.ndarray:
-    """Each row's value `steps` earlier in its episode."""
-    if steps == 0:
-        return values
-    earlier = np.full_like(values, BEFORE_START)
-    earlier[steps:] = values[:-steps]
-    earlier[trajectories.time < steps] = BEFORE_START
-    return earlier

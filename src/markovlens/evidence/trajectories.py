@@ -1,7 +1,7 @@
 """Logged experience: episodes of observation, action, reward, laid end to end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -166,9 +166,6 @@ def _check(given: Mapping[str, np.ndarray], n: int) -> None:
     for name in ("terminated", "truncated"):
         if not np.isin(given[name], (0, 1)).all():
             raise ValueError(f"{name} must hold true and false only")
-    both = given["terminated"].astype(bool) & given["truncated"].astype(bool)
-    if both.any() and "next_observation" not in given:
-        return
     if "next_observation" in given:
         seen, following = given["observation"], given["next_observation"]
         if seen.shape != following.shape:
@@ -204,23 +201,3 @@ def join(parts: Sequence[Trajectories]) -> Trajectories:
     """Several sets of episodes as one."""
     names = parts[0].arrays()
     return Trajectories(**{n: np.concatenate([p.arrays()[n] for p in parts]) for n in names})
-
-
-def discounted_sum_to_end(
-    value: Float[np.ndarray, "N"], trajectories: Trajectories, discount: float
-) -> Float[np.ndarray, "N"]:
-    """`x_t + d x_{t+1} + d² x_{t+2} + …` up to the end of each episode.
-
-    One linear filter runs backwards over everything; what leaks in from the next episode,
-    `d^(steps to its start)` times the filter's value there, is taken off again.
-    """
-    from scipy.signal import lfilter
-
-    backwards = lfilter([1.0], [1.0, -discount], value[::-1])
-    total = np.append(np.asarray(backwards)[::-1], 0.0)
-    after = np.append(trajectories.start[1:], len(trajectories))
-    to_go = np.repeat(after, trajectories.length) - np.arange(len(trajectories))
-    return total[:-1] - discount**to_go * np.repeat(total[after], trajectories.length)
-
-
-__all__ = ["Trajectories", "discounted_sum_to_end", "join", "replace"]
