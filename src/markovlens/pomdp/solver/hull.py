@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-PIVOTS = 60
 SMALLEST_PIVOT = 1e-10
 SLACK = 1e-12  # how far a weight may fall below 0 for the sake of a larger pivot
 INEXACT = 1e-9  # how far weights may be from what they should be and still count
@@ -14,6 +13,7 @@ def lower_hull(
     points: Float[np.ndarray, "n k"],
     heights: Float[np.ndarray, "n"],
     basis: Int[np.ndarray, "q k"],
+    pivots: int = 100,
 ) -> tuple[Float[np.ndarray, "q"], Int[np.ndarray, "q k"]]:
     """Interpolate a convex function from above: its values are `heights` at `points`.
 
@@ -23,7 +23,9 @@ def lower_hull(
     may start after they changed.
 
     Arguments:
-        basis: for each query the `k` points to start from, whose cone holds the query.
+        basis: for each query the `k` points to start from, whose cone holds the query. If rounding
+            has spoilt it, the value is infinite.
+        pivots: how often to exchange a point at most.
 
     >>> values, _ = lower_hull(
     ...     queries=np.array([[0.5, 0.5]]),
@@ -38,9 +40,9 @@ def lower_hull(
     basis = basis.copy()
     tolerance = 1e-11 * (1.0 + np.abs(heights).max())
     active = np.arange(len(queries))
-    for _ in range(PIVOTS):
+    for _ in range(pivots):
         chosen = basis[active]
-        inverse = np.linalg.inv(points[chosen])
+        inverse = _inverse(points[chosen])
         weights = _times(queries[active], inverse)
         sound = _sound(weights, queries[active], points[chosen])
         cost = (weights * heights[chosen]).sum(axis=1)
@@ -67,6 +69,14 @@ def _leaving(
         steps = np.where(direction > 0.0, (weights + SLACK) / direction, np.inf).min(axis=1)
     first = weights <= steps[:, None] * direction
     return np.where(first, direction, 0.0).argmax(axis=1)
+
+
+def _inverse(matrices: Float[np.ndarray, "q k k"]) -> Float[np.ndarray, "q k k"]:
+    """Inverses; of singular matrices something that `_sound` will turn down."""
+    try:
+        return np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(matrices)
 
 
 def _times(

@@ -12,7 +12,8 @@ from markovlens.pomdp.solver.plans import Plans
 from markovlens.pomdp.solver.upper import UpperBound
 
 FEWEST, MOST = 16, 500  # nodes added in a round
-SHARE = 0.2  # of the nodes there are already
+SHARE = 0.03  # of the nodes there are already
+REPEATS = 2  # of improving each bound in a round
 STEPS = 1000  # how far the probability of visits is followed
 NEGLIGIBLE = 0.01  # of the gap aimed for: not worth looking at
 
@@ -56,14 +57,14 @@ class Search:
         """Improve the bounds, then extend the graph, on the way to a gap of `target`."""
         graph, upper = self._graph, self._upper
         settled = 0.1 * NEGLIGIBLE * target * max(1.0 - self._model.gamma, 1e-3)
-        for _ in range(2):
+        for _ in range(REPEATS):
             visited = self._visits(target) > 0.0
             frontier = np.flatnonzero(visited & (graph.node_of < 0))
             upper.interpolate(np.concatenate([graph.belief_of, frontier]))
             upper.sweep(settled)
         visits = self._visits(target)
         self._lower.follow(self._roots, self._model.root_weights)
-        for _ in range(2):
+        for _ in range(REPEATS):
             self._lower.back_up(settled)
         self.bounds = self._look_at_roots()
         self._extend(visits, target)

@@ -9,6 +9,7 @@ from markovlens.pomdp.solver.initial import fast_informed_bound
 from markovlens.pomdp.solver.lump import Lumped
 
 SWEEPS = 100
+PIVOTS = 8  # a round; the next one goes on from there
 CHUNK = 2_000_000  # numbers in a temporary array
 
 
@@ -78,11 +79,13 @@ class UpperBound:
             points=beliefs[np.ix_(nodes, support)],
             heights=self.values[nodes],
             basis=column_of[self._basis[numbers, : len(support)]],
+            pivots=PIVOTS,
         )
-        self.values[numbers] = np.minimum(self.values[numbers], values)
         self._basis[numbers, : len(support)] = nodes[basis]
-        itself = (self._basis[numbers, : len(support)] == numbers[:, None]).any(axis=1)
-        self._vertex[numbers] &= itself
+        spoilt = numbers[np.isinf(values)]
+        self._basis[spoilt, : len(support)] = self._corners[support]
+        self._vertex[numbers] &= values >= self.values[numbers]
+        self.values[numbers] = np.minimum(self.values[numbers], values)
 
 
 def _same_support(
