@@ -70,6 +70,11 @@ def gather(paths: Sequence[Path]) -> Source:
     return Source(title, curves, players, pictures)
 
 
+def find_players(results: Results) -> list[Player]:
+    """The trained agents behind the runs that results show."""
+    return _players(results.reported, _units(results.units))
+
+
 def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, dict[tuple[str, str, str], Load]]:
     specs, metrics = folder.specs(), folder.metrics()
     if metrics is None or not metrics.height:
