@@ -15,6 +15,7 @@ def sweep(
     stage: Literal["all", "sweep", "report"] = "all",
     scale: str = "paper",
     workers: int | None = None,
+    batch: int = 6,
     executor: Literal["local", "ray"] = "local",
     cpus: float = 1.0,
     gpus: float = 0.0,
@@ -35,6 +36,7 @@ def sweep(
         stage: sweep tries the grids, report judges what was chosen, all does both.
         scale: one of the file's [scale.…] tables, or "paper" for the file as it stands.
         workers: processes on this machine; one a core if not given.
+        batch: runs that train together in one program, at most; on a GPU more are faster.
         executor: local, or ray: the Ray cluster named by RAY_ADDRESS, or a local one.
         cpus: ray: cores for each unit of work.
         gpus: ray: GPUs for each unit of work, also a fraction.
@@ -58,7 +60,7 @@ def sweep(
     chosen: Executor = RayExecutor(cpus, gpus) if executor == "ray" else LocalExecutor(workers)
     prepare_jax()
     with progress_bar(experiment.title, total=total_steps(experiment, stages)) as advance:
-        outcome = run_sweep(path, folder, stages, scale, chosen, progress=advance)
+        outcome = run_sweep(path, folder, stages, scale, chosen, batch, advance)
     if outcome.failed:
         print(
             f"{len(outcome.failed)} of {len(outcome.units)} units failed, the first with: "

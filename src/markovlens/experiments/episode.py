@@ -65,7 +65,7 @@ class _Thinker:
 def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
     """Let run `index` play one episode, drawing its actions as it did in training.
 
-    >>> episode = play(load_run("runs/tmaze"), max_steps=50)  # doctest: +SKIP
+    Example: `play(load_run("runs/tmaze-5-ld"), max_steps=50)`.
     """
     env = run.env(index)
     thinker = _Thinker(run.network(index), env)

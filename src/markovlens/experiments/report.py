@@ -56,7 +56,7 @@ def write_report(
     Each agent plays one episode of at most `max_steps` steps on each task for which its network is
     at hand; 0 leaves the player out. Pictures in a results folder's `pictures` folder are shown.
 
-    >>> write_report(["results/mine"], "report.html")  # doctest: +SKIP
+    Example: `write_report(["results/mine"], "report.html")`.
     """
     source = gather([Path(path) for path in paths])
     episodes = _episodes(source, max_steps, progress) if max_steps > 0 else []

@@ -42,7 +42,7 @@ def sweep(
     the report seeds, the setting with the largest area under the curve, or the one that the file
     selects. Finished work is never repeated, and several processes may work in one folder.
 
-    >>> outcome = sweep("my-experiment.toml", "results/mine")  # doctest: +SKIP
+    Example: `sweep("my-experiment.toml", "results/mine")`.
     """
     experiment, results = read_experiment(file, scale), Path(out)
     keep_experiment(Path(file), results)

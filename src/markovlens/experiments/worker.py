@@ -77,11 +77,11 @@ def _stop_with_parent() -> None:
 
 
 def main() -> None:
-    names = json.loads(sys.stdin.readline())
-    _stop_with_parent()
-    from markovlens.experiments.runs import train_unit
-
     try:
+        names = json.loads(sys.stdin.readline())
+        _stop_with_parent()
+        from markovlens.experiments.runs import train_unit
+
         work(Path(sys.argv[1]), names, train_unit)
     except KeyboardInterrupt:  # training has saved its checkpoint
         sys.exit(130)
