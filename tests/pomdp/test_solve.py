@@ -174,6 +174,13 @@ def test_nothing_to_gain():
     assert solution.lower == solution.upper == 0.0
 
 
+def test_nothing_to_gain_and_no_discount():
+    """Every state is then as good as the end, and merged with it."""
+    pomdp = small_pomdp(0, gamma=1.0, terminal=True)
+    solution = solve(altered(pomdp, R=np.zeros((4, 2))))
+    assert solution.lower == solution.upper == 0.0
+
+
 def test_a_single_observation_is_no_observation():
     """Blind in two states that swap: alternate. 1 + γ + γ² + … = 5 with γ = 0.8."""
     swap = np.array([[0.0, 1.0], [1.0, 0.0]])

@@ -23,7 +23,7 @@ class Lumped:
         joint: probabilities of the next class and observation.
         reward: expected rewards.
         gamma: discount.
-        terminal: classes where the episode is over.
+        terminal: classes where the episode is over, or might as well be.
         roots: beliefs after each possible first observation.
         root_weights: probabilities of those first observations.
         class_of: the class of each state of the POMDP.
@@ -60,7 +60,7 @@ def lump(pomdp: Pomdp) -> Lumped:
         joint=joint[:, :, members],
         reward=R[members].T.copy(),
         gamma=float(pomdp.gamma),
-        terminal=np.asarray(pomdp.terminal)[members],
+        terminal=np.isin(np.arange(len(members)), class_of[np.asarray(pomdp.terminal)]),
         roots=_merge_columns(roots.T, class_of),
         root_weights=seen[seen > 0.0],
         class_of=class_of,
