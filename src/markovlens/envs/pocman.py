@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
+from markovlens.envs import bits
 from markovlens.envs.env import Env, Step
 from markovlens.envs.pocman_maze import (
     DEFAULT_MAZE,
@@ -120,8 +121,8 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         self.agent_after = _int32(np.where(free, moved, pose)).reshape(-1)
 
         near = grid_distances(drawn) <= SMELL
-        self.smelt_bits = _packed(near)
-        self.first_food = _packed(drawn.pellets | drawn.pills)
+        self.smelt_bits = jnp.asarray(bits.pack(near))
+        self.first_food = jnp.asarray(bits.pack(drawn.pellets | drawn.pills))
         self.bite = jnp.asarray(np.where(drawn.pills, PILL, PELLET), dtype=jnp.float32)
         self.walls = _int32(~free[:, 0] @ (1 << np.arange(4)))
         seen = np.tensordot(1 << np.arange(6, 10), lines_of_sight(drawn), axes=1)
@@ -182,10 +183,8 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         agent = _look(self.agent_after, state.agent * 4 + action)
         cell = agent >> 3
 
-        word, bit = cell >> 5, (cell & 31).astype(jnp.uint32)
-        ate = (_look(state.food, word) >> bit) & 1 > 0
-        here = jnp.arange(state.food.shape[0]) == word
-        food = jnp.where(here, state.food & ~(jnp.uint32(1) << bit), state.food)
+        food = state.food & ~bits.single(cell, state.food.shape[0])
+        ate = (food != state.food).any()
         bite = jnp.where(ate, _look(self.bite, cell), 0.0)
         power = jnp.where(bite == PILL, POWER_STEPS + 1, state.power)
         pellets = state.pellets - (bite == PELLET)
@@ -235,8 +234,8 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         smells = (state.food & _look(self.smelt_bits, cell)).any()
         pairs = cell * self.maze.n_cells + (state.ghosts >> 3)
         ghosts = jnp.bitwise_or.reduce(_look(self.senses, pairs))
-        bits = _look(self.walls, cell) | (smells << 4) | ghosts | ((state.power > 0) << 10)
-        return ((bits >> jnp.arange(11)) & 1).astype(jnp.float32)
+        seen = _look(self.walls, cell) | (smells << 4) | ghosts | ((state.power > 0) << 10)
+        return ((seen >> jnp.arange(11)) & 1).astype(jnp.float32)
 
     @property
     def full_observation_space(self) -> Box:
@@ -251,10 +250,9 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         power left and the steps so far, as shares of 30 and of the last ghost's delay.
         """
         cells = self.maze.n_cells
-        food = (state.food[:, None] >> jnp.arange(32, dtype=jnp.uint32)[None]) & 1
         parts = [
             self.observe(state),
-            food.reshape(-1)[:cells],
+            bits.unpack(state.food, cells),
             jax.nn.one_hot(state.agent >> 3, cells),
             jax.nn.one_hot(state.agent & 7, 4),
             jax.nn.one_hot(state.ghosts >> 3, cells).reshape(-1),
@@ -294,11 +292,3 @@ def _squared_length(vector: Int[Array, "..."]) -> Int[Array, "..."]:
 
 # Farther from any target than any cell of the largest maze, yet 16 squared lengths fit 31 bits.
 _NO_WAY = 8000 * 65536
-
-
-def _packed(bits: np.ndarray) -> UInt32[Array, "... W"]:
-    """Bit c % 32 of word c // 32 is entry c of the last axis."""
-    short = -bits.shape[-1] % 32
-    padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, short)])
-    by_word = padded.reshape(*bits.shape[:-1], -1, 32).astype(np.uint32)
-    return jnp.asarray((by_word << np.arange(32, dtype=np.uint32)).sum(-1, dtype=np.uint32))

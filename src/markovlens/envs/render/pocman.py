@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from markovlens.envs.pocman import POWER_STEPS, PocMan, PocManState
+from markovlens.envs import bits
+from markovlens.envs.pocman import PocMan, PocManState
 from markovlens.envs.pocman_maze import MOVES
 from markovlens.envs.render.artist import FAINT, INK, LIT, PANEL_WIDTH, UNLIT, Artist
 from markovlens.envs.render.canvas import Canvas, Colour, Point
@@ -57,8 +58,7 @@ class PocManArtist(Artist):
                     canvas.rectangle(_middle(r, c), (CELL, CELL), colour)
 
     def _food(self, state: PocManState) -> list[tuple[Point, bool]]:
-        words = np.asarray(state.food)
-        cells = [c for c in range(self._maze.n_cells) if words[c >> 5] >> np.uint32(c & 31) & 1]
+        cells = np.flatnonzero(np.asarray(bits.unpack(state.food, self._maze.n_cells)))
         return [(tuple(self._maze.position[c]), bool(self._maze.pills[c])) for c in cells]
 
     def _place(self, pose: Any) -> Point:
@@ -66,22 +66,20 @@ class PocManArtist(Artist):
         return _middle(row, column)
 
     def senses(self, canvas: Canvas, observation: np.ndarray) -> None:
-        bits = np.asarray(observation) > 0
+        on = np.asarray(observation) > 0
         middle, reach = (PANEL_WIDTH / 2, 88.0), 36
         for direction, (down, right) in enumerate(MOVES):
             across = np.array([down, right]) * reach  # along the wall, on screen
             centre = np.array(middle) + np.array([right, down]) * reach
             ends = [tuple(centre - across), tuple(centre + across)]
-            wall = bits[direction]
+            wall = on[direction]
             canvas.line(ends, WALL if wall else UNLIT, 5 if wall else 2)
             out = np.array([right, down])
             start, end = np.array(middle) + out * (reach + 8), np.array(middle) + out * (reach + 34)
-            seen = bits[6 + direction]
+            seen = on[6 + direction]
             canvas.arrow(tuple(start), tuple(end), GHOSTS[1] if seen else UNLIT, 4)
         _pocman(canvas, middle, 1, 0, 13)
-        for i, (label, bit) in enumerate(
-            [("food", bits[4]), ("ghost", bits[5]), ("power", bits[10])]
-        ):
+        for i, (label, bit) in enumerate([("food", on[4]), ("ghost", on[5]), ("power", on[10])]):
             x, y = PANEL_WIDTH * (i + 0.5) / 3, 192
             canvas.circle((x, y - 8), 9, LIT if bit else UNLIT, outline=FAINT, width=1)
             canvas.text((x, y + 14), label, INK if bit else FAINT, 12, "mm")
@@ -100,11 +98,11 @@ class PocManArtist(Artist):
         return ["".join(row) for row in grid]
 
     def words(self, observation: np.ndarray) -> str:
-        bits = np.asarray(observation) > 0
-        walls = "".join(a for a, bit in zip(ARROWS, bits[:4], strict=True) if bit) or "none"
-        sights = "".join(a for a, bit in zip(ARROWS, bits[6:10], strict=True) if bit) or "none"
-        near = [name for name, bit in (("food", bits[4]), ("ghost", bits[5])) if bit]
-        power = f", power for at most {POWER_STEPS}" if bits[10] else ""
+        on = np.asarray(observation) > 0
+        walls = "".join(a for a, bit in zip(ARROWS, on[:4], strict=True) if bit) or "none"
+        sights = "".join(a for a, bit in zip(ARROWS, on[6:10], strict=True) if bit) or "none"
+        near = [name for name, bit in (("food", on[4]), ("ghost", on[5])) if bit]
+        power = ", power" if on[10] else ""
         return f"walls {walls}, ghosts in sight {sights}, near {' '.join(near) or 'nothing'}{power}"
 
     def action_name(self, action: int) -> str:

@@ -27,10 +27,17 @@ STATUS_HEIGHT = 150
 class Stage:
     """Follows an episode and draws any moment of it.
 
-    >>> stage = Stage(env, "pocman")                     # doctest: +SKIP
-    >>> stage.begin(observation)                         # doctest: +SKIP
-    >>> stage.follow(action, step)                       # doctest: +SKIP
-    >>> frame = stage.picture(state)                     # doctest: +SKIP
+    >>> import jax
+    >>> from markovlens.envs.registry import make
+    >>> env = make("tmaze-5")
+    >>> state, observation = env.reset(jax.random.key(0))
+    >>> stage = Stage(env, "tmaze-5")
+    >>> stage.begin(observation)
+    >>> stage.picture(state).shape
+    (446, 750, 3)
+    >>> print(stage.caption())
+    step 0  action –  reward –  return 0
+    sees: red
     """
 
     def __init__(self, env: Env, title: str):
