@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         sys.exit(_run(argv) or 0)
     except KeyboardInterrupt:
-        _fail("interrupted; what was finished is saved, run the same command to go on", INTERRUPTED)
+        _fail("interrupted; commands that save as they go continue when run again", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
