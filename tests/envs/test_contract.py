@@ -1,0 +1,135 @@
+"""What every environment promises, checked over the whole registry."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from markovlens.envs import registry
+from markovlens.envs.env import Env
+from markovlens.envs.vector import unroll, vector_reset
+
+N, LENGTH = 5, 60
+
+NAMES = [*registry.names(), "rocksample-3-2", "rocksample-7-40", "battleship-5", "tmaze-1"]
+
+
+def compiled(env: Env, n: int):
+    """Random legal play of n copies, from a seed: last state, transitions, masks, full view."""
+
+    def act(key, state, _):
+        key, now = jax.random.split(key)
+        masks = jax.vmap(env.action_mask)(state.env_state)
+        return key, jax.random.categorical(now, jnp.where(masks, 0.0, -jnp.inf)), masks
+
+    @jax.jit
+    def roll(seed):
+        start, actions, rest = jax.random.split(jax.random.key(seed), 3)
+        state = vector_reset(env, start, n)
+        _, last, transitions, masks = unroll(env, act, actions, state, rest, LENGTH)
+        return last, transitions, masks, jax.vmap(env.full_observation)(last.env_state)
+
+    return roll
+
+
+@cache
+def made(name: str):
+    """The environment of that name, and its compiled play: compiling is what takes time here."""
+    env = registry.make(name)
+    return env, compiled(env, N)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rollouts_keep_the_contract(name):
+    env, roll = made(name)
+    last, seen, masks, shown = roll(1)
+    contains = jax.vmap(jax.vmap(env.observation_space.contains))
+    assert contains(seen.observation).all()
+    assert contains(seen.next_observation).all()
+    assert jax.vmap(jax.vmap(env.action_space.contains))(seen.action).all()
+    assert seen.reward.dtype == jnp.float32
+    assert np.isfinite(np.asarray(seen.reward)).all()
+    assert not (seen.terminated & seen.truncated).any()
+    assert 0.0 <= env.gamma <= 1.0
+    # The mask says which actions are allowed, and some action always is.
+    assert masks.any(axis=-1).all()
+    assert env.masks_actions or masks.all()
+    assert np.take_along_axis(np.asarray(masks), np.asarray(seen.action)[..., None], -1).all()
+    # What follows a step is what it led to, or a fresh start where it ended.
+    ended = np.asarray(seen.terminated | seen.truncated)
+    assert np.asarray(seen.first[0]).all()
+    np.testing.assert_array_equal(np.asarray(seen.first)[1:], ended[:-1])
+    goes_on = ~ended[:-1]
+    np.testing.assert_array_equal(
+        np.asarray(seen.observation)[1:][goes_on], np.asarray(seen.next_observation)[:-1][goes_on]
+    )
+    np.testing.assert_array_equal(np.asarray(last.first), ended[-1])
+    assert jax.vmap(env.full_observation_space.contains)(shown).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_step_is_traced_once(name):
+    env = registry.make(name)
+    traces = []
+
+    @jax.jit
+    def step(key, state, action):
+        traces.append(None)
+        return env.step(key, state, action)
+
+    state, observation = env.reset(jax.random.key(0))
+    for t in range(3):
+        action = jnp.argmax(env.action_mask(state)).astype(jnp.int32)
+        state, result = step(jax.random.key(t), state, action)
+        assert result.observation.shape == observation.shape
+        assert result.observation.dtype == observation.dtype
+        if result.ended:
+            break
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_gives_the_same_rollout_and_another_seed_another(name):
+    _, roll = made(name)
+    once, again, other = (roll(seed)[1] for seed in (3, 3, 4))
+    for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    assert not np.array_equal(np.asarray(once.action), np.asarray(other.action))
+
+
+@pytest.mark.parametrize("name", ["rocksample-11-11", "tiger"])
+def test_the_time_limit_is_a_truncation_and_exact(name):
+    env = registry.make(name, time_limit=9)
+    assert env.time_limit == 9
+    _, seen, _, _ = compiled(env, 64)(0)
+    ended = np.asarray(seen.terminated | seen.truncated)
+    for copy in range(64):
+        ends = np.flatnonzero(ended[:, copy])
+        lengths = np.diff(np.concatenate([[-1], ends]))
+        assert (lengths <= 9).all()
+        truncated = np.asarray(seen.truncated)[ends, copy]
+        assert (lengths[truncated] == 9).all()
+    assert np.asarray(seen.truncated).any()
+
+
+def test_names_are_found_or_suggested():
+    with pytest.raises(ValueError, match="unknown environment 'battelship-10'; did you mean 'batt"):
+        registry.make("battelship-10")
+    with pytest.raises(ValueError, match="unknown environment 'rocksample'"):
+        registry.make("rocksample")
+    assert registry.make("tmaze").env.corridor == 5
+    assert registry.make("tmaze-1000").env.corridor == 1000
+    assert registry.make("battleship-12").action_space.n == 144
+
+
+def test_the_seed_draws_the_rock_map():
+    maps = [np.asarray(registry.make("rocksample-11-11", seed=s).env.rock_cells) for s in (0, 0, 1)]
+    np.testing.assert_array_equal(maps[0], maps[1])
+    assert not np.array_equal(maps[0], maps[2])
+
+
+def test_a_time_limit_must_be_positive():
+    with pytest.raises(ValueError, match="at least 1 step, got 0"):
+        registry.make("tiger", time_limit=0)
