@@ -1,6 +1,10 @@
 """`markovlens demo`: the five-minute tour."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markovlens.agents.run import Run
 
 
 def demo(out: Path = Path("out/demo"), steps: int = 200_000, seeds: int = 2) -> None:
@@ -31,7 +35,9 @@ def _detect() -> None:
     from markovlens.evidence.detect import detect
 
     _chapter("1. Is it Markov? Ask the data")
-    print("A T-maze: a coloured start, a corridor, a junction. Only the colour tells where to turn.")
+    print(
+        "A T-maze: a coloured start, a corridor, a junction. Only the colour tells where to turn."
+    )
     print("20,000 steps of a random agent, nothing else known:\n")
     print(detect("tmaze-5", gamma=0.9, steps=20_000, seed=1).explain())
 
@@ -54,7 +60,9 @@ def _remember() -> None:
     with progress_bar("memory", total=total_steps(1, "best")) as advance:
         found = ml.learn_memory(tmaze, 2, recipe="best", progress=advance)
     best = ml.solve(tmaze)
-    print(f"λ-discrepancy: {found.initial_discrepancy:.3g} without, {found.discrepancy:.3g} with it")
+    print(
+        f"λ-discrepancy: {found.initial_discrepancy:.3g} without, {found.discrepancy:.3g} with it"
+    )
     print(f"value: {float(found.value):.4f} of {best.lower:.4f}, the most that any memory can earn")
 
 
@@ -80,7 +88,7 @@ def _report(out: Path) -> None:
     print(f"Open {page.path}: curves, scores, and an episode to step through. It works offline.")
 
 
-def _last_return(run) -> float:  # type: ignore[no-untyped-def]
+def _last_return(run: "Run") -> float:
     import polars as pl
 
     rows = run.metrics.drop_nulls("return")
