@@ -57,3 +57,20 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_trained_run_plays_what_it_was_trained_on(tmp_path, capsys):
+    folder = str(tmp_path / "run")
+    arguments = ["--env", "tmaze-5", "--algo", "rnn", "--steps", "512", "--out", folder]
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", *arguments])
+    assert stopped.value.code == 0
+    capsys.readouterr()
+    assert run("tmaze-5", "--policy", folder, "--steps", "4") == 0
+    first = capsys.readouterr().out
+    assert "sees: corridor" in first or "sees: blue" in first or "sees: red" in first
+    assert run("tmaze-5", "--policy", folder, "--steps", "4") == 0
+    assert capsys.readouterr().out == first
+    assert run("tiger", "--policy", folder) == 2
+    assert "was trained on tmaze-5" in capsys.readouterr().err
