@@ -4,6 +4,7 @@ Everything public is here; what it needs is imported when it is first asked for.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,3 +79,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if find_spec("gymnasium") is not None:
+    from markovlens.envs.adapters.registration import register as _register
+
+    _register()

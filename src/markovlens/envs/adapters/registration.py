@@ -1,16 +1,10 @@
-"""Tells Gymnasium our environments' names, without importing Gymnasium.
+"""Tells Gymnasium our environments' names.
 
 Gymnasium gave up its plugin entry points in 1.0: a package must be imported
-before `gymnasium.make` knows its environments. Ours are registered when both
-packages have been imported, in whichever order.
+before `gymnasium.make` knows its environments. `import markovlens` registers
+ours if Gymnasium is installed; the environments themselves, and JAX, are
+imported when one is made.
 """
-
-import importlib.util
-import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 NAMESPACE = "markovlens"
 
@@ -58,41 +52,3 @@ def register() -> None:
                 vector_entry_point=f"{_FOLDER}:GymnasiumVectorEnv",
                 kwargs={} if name is None else {"name": name},
             )
-
-
-def register_once_imported() -> None:
-    """Register now if Gymnasium has been imported, else as soon as it is."""
-    if "gymnasium" in sys.modules:
-        register()
-    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Watcher())
-
-
-class _Watcher(MetaPathFinder):
-    """Finds nothing by itself; has Gymnasium's own loader followed by `register`."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != "gymnasium":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader)
-        return spec
-
-
-class _ThenRegister(Loader):
-    def __init__(self, loader: Loader):
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        # From here on the module has its own loader again, for whoever asks for its resources.
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        register()
