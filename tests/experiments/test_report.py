@@ -24,6 +24,8 @@ FLAGS = (
     "--virtual-time-budget=20000 --dump-dom"
 )
 
+NOTHING_MORE = {"episodes": [], "pictures": [], "budgets": []}
+
 
 def curves():
     """ld climbs to 10, rnn to 5."""
@@ -41,7 +43,7 @@ def data_in(page):
 
 
 def test_the_page_has_the_numbers():
-    data = data_in(render("A <title>", page_data(curves()) | {"episodes": [], "pictures": []}))
+    data = data_in(render("A <title>", page_data(curves()) | NOTHING_MORE))
     assert [agent["name"] for agent in data["agents"]] == ["ld", "rnn"]
     (task,) = data["tasks"]
     assert task["label"] == "RockSample (11, 11)"
@@ -56,7 +58,7 @@ def test_the_page_has_the_numbers():
 
 
 def test_the_page_needs_nothing_from_outside():
-    page = render("A <title>", page_data(curves()) | {"episodes": [], "pictures": []})
+    page = render("A <title>", page_data(curves()) | NOTHING_MORE)
     assert "<title>A &lt;title&gt;</title>" in page
     assert "{{" not in page
     outside = set(re.findall(r"https?://[^\"'\s]+", page)) - {"http://www.w3.org/2000/svg"}
@@ -66,7 +68,7 @@ def test_the_page_needs_nothing_from_outside():
 
 def test_text_cannot_break_out_of_the_page():
     table = curves().filter(agent="ld").with_columns(pl.lit("</script><b>").alias("agent"))
-    page = render("x", page_data(table) | {"episodes": [], "pictures": []})
+    page = render("x", page_data(table) | NOTHING_MORE)
     assert data_in(page)["agents"][0]["name"] == "</script><b>"
 
 

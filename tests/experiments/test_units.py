@@ -10,7 +10,8 @@ from markovlens.agents.metrics import SCHEMA
 from markovlens.experiments.config import parse_experiment
 from markovlens.experiments.results import Results
 from markovlens.experiments.runs import curves_of
-from markovlens.experiments.sweep import runs_of, total_steps
+from markovlens.experiments.sources import gather
+from markovlens.experiments.sweep import keep_experiment, runs_of, total_steps
 from markovlens.experiments.units import load_units, plan
 from markovlens.experiments.worker import error_file, work
 from markovlens.files import write_parquet
@@ -111,6 +112,28 @@ def test_the_report_takes_the_best_of_the_sweep_and_the_files_choice(tmp_path):
     assert chosen["tiger", "ld"]["learning_rate"] == 0.05  # [selected] in the file
     assert ("tiger", "bound") in chosen
     assert sorted({run.seed for run in runs}) == [10, 11, 12]
+
+
+def test_budgets_of_a_results_folder(tmp_path):
+    (tmp_path / "tiny.toml").write_text(
+        """title = "tiny"
+        seeds.sweep = 2
+        options.steps = 2048
+        tasks.tmaze-2 = {}
+        agents.ld.grid.beta = [0.0, 0.5, 1.0]
+        agents.rnn.grid.learning_rate = [0.1]
+        scale.quick.grid.beta = [0.5]
+        """
+    )
+    for scale, settings in (("paper", [1, 3, 1]), ("quick", [1, 1])):
+        results = tmp_path / scale
+        keep_experiment(tmp_path / "tiny.toml", scale, results)
+        experiment = Results(results).experiment
+        units = plan(results, runs_of(experiment, "sweep", results), 5)
+        work(results, names(units), fake_train)
+        found = gather([results])
+        assert found.title == "tiny"
+        assert [row["settings"] for row in found.budgets] == settings
 
 
 def test_a_setting_with_a_missing_or_diverged_seed_is_not_chosen(tmp_path):

@@ -48,7 +48,7 @@ def sweep(
     from markovlens.experiments.results import Results
     from markovlens.experiments.sweep import sweep as run_sweep
     from markovlens.experiments.sweep import total_steps
-    from markovlens.experiments.tables import table_comparison, table_scores
+    from markovlens.experiments.tables import table_budgets, table_comparison, table_scores
     from markovlens.progress import progress_bar
 
     path = find_experiment(file)
@@ -68,12 +68,16 @@ def sweep(
             file=sys.stderr,
         )
     if any(unit.done for unit in outcome.units):
-        runs = Results(folder).reported
-        scores, comparison = table_scores(runs), table_comparison(runs)
+        results = Results(folder)
+        scores, comparison = table_scores(results.reported), table_comparison(results.reported)
+        budgets = table_budgets(experiment, results)
         if json:
-            print_json({"folder": str(folder), "scores": scores, "ld against rnn": comparison})
+            found = {"scores": scores, "ld against rnn": comparison, "equal budgets": budgets}
+            print_json({"folder": str(folder)} | found)
         else:
             print_table(scores, title=f"{folder}: final return, mean and 95% interval over seeds")
             if comparison:
                 print_table(comparison, title="ld against rnn")
+            if budgets:
+                print_table(budgets, title="the sweep with whole grids and with equal budgets")
     return 1 if outcome.failed else None

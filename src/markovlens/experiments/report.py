@@ -61,6 +61,7 @@ def write_report(
     source = gather([Path(path) for path in paths])
     episodes = _episodes(source, max_steps, progress) if max_steps > 0 else []
     data = page_data(source.curves) | {
+        "budgets": source.budgets,
         "episodes": episodes,
         "pictures": [
             {"title": path.stem.replace("-", " "), "src": data_uri(path)}

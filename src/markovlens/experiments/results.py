@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from markovlens.experiments.config import Experiment, Setting
+from markovlens.experiments.config import Experiment, Setting, read_experiment
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
@@ -53,6 +53,14 @@ class Results:
         if single.exists():
             return _read(single)
         raise ValueError(f"{self.path} holds no finished runs yet")
+
+    @cached_property
+    def experiment(self) -> Experiment | None:
+        """What was asked for, if these are the results of a sweep."""
+        file, scale = self.path / "experiment.toml", self.path / "scale.json"
+        if not (file.exists() and scale.exists()):
+            return None
+        return read_experiment(file, json.loads(scale.read_text(encoding="utf-8")))
 
     @property
     def units(self) -> list[Unit]:

@@ -1,7 +1,6 @@
 """What a report is made of: results folders, run folders, parquet files, in any mixture."""
 
 import json
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -17,6 +16,7 @@ from markovlens.agents.run import load_run
 from markovlens.experiments.config import Setting
 from markovlens.experiments.results import Results, told_apart
 from markovlens.experiments.runs import curves_of
+from markovlens.experiments.tables import Row, table_budgets
 from markovlens.experiments.units import Run, Unit
 
 PICTURES = (".png", ".gif", ".webp")
@@ -38,6 +38,7 @@ class Source(NamedTuple):
 
     title: str
     curves: pl.DataFrame
+    budgets: list[Row]  # what the sweeps say with the whole grids, and with equal budgets
     players: list[Player]
     pictures: list[Path]
 
@@ -50,6 +51,7 @@ def gather(paths: Sequence[Path]) -> Source:
     loads: dict[tuple[str, str, str], Load] = {}  # (task, agent, options) -> its first run
     titles: list[str] = []
     pictures: list[Path] = []
+    budgets: list[Row] = []
     for path in paths:
         folder = RunFolder(path)
         if folder.exists:
@@ -58,7 +60,9 @@ def gather(paths: Sequence[Path]) -> Source:
             results = Results(path)
             table = results.reported
             own = _units(results.units)
-            titles += _title(path)
+            if results.experiment:
+                titles.append(results.experiment.title)
+                budgets += table_budgets(results.experiment, results)
         tables.append(table)
         loads = own | loads
         pictures += [p for p in sorted(path.glob("pictures/*")) if p.suffix.lower() in PICTURES]
@@ -67,7 +71,7 @@ def gather(paths: Sequence[Path]) -> Source:
     curves = told_apart(joined)
     players = _players(curves, loads)
     title = titles[0] if titles else "Training runs"
-    return Source(title, curves, players, pictures)
+    return Source(title, curves, budgets, players, pictures)
 
 
 def find_players(results: Results) -> list[Player]:
@@ -118,10 +122,3 @@ def _players(curves: pl.DataFrame, loads: dict[tuple[str, str, str], Load]) -> l
         if (task, name, options) in loads:
             found.append(Player(task, agent, loads[task, name, options]))
     return found
-
-
-def _title(path: Path) -> list[str]:
-    file = path / "experiment.toml"
-    if not file.exists():
-        return []
-    return [str(tomllib.loads(file.read_text(encoding="utf-8")).get("title", path.name))]

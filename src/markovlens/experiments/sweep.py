@@ -11,6 +11,7 @@ from markovlens.experiments.results import Results
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.units import Run, Unit, plan
 from markovlens.experiments.worker import error_file
+from markovlens.files import write_json
 from markovlens.progress import Advance, silent
 
 BATCH = 6  # runs that train together: enough to share a compilation, few enough to share the work
@@ -45,7 +46,7 @@ def sweep(
     Example: `sweep("my-experiment.toml", "results/mine")`.
     """
     experiment, results = read_experiment(file, scale), Path(out)
-    keep_experiment(Path(file), results)
+    keep_experiment(Path(file), scale, results)
     executor = LocalExecutor() if executor is None else executor
     units: list[Unit] = []
     if tuple(stages) == ("sweep",) and not experiment.candidates():
@@ -112,9 +113,10 @@ def _settings_to_report(experiment: Experiment, results: Path) -> list[Setting]:
     return settings
 
 
-def keep_experiment(file: Path, results: Path) -> None:
-    """Put a copy of the experiment beside its results."""
+def keep_experiment(file: Path, scale: str | None, results: Path) -> None:
+    """Put a copy of the experiment, and the scale it is run at, beside its results."""
     results.mkdir(parents=True, exist_ok=True)
     copy = results / "experiment.toml"
     if not (copy.exists() and copy.samefile(file)):
         shutil.copyfile(file, copy)
+    write_json(results / "scale.json", scale)

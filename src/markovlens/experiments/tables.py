@@ -55,7 +55,8 @@ def table_best(experiment: Experiment, results: Results | None = None) -> list[R
 def table_budgets(experiment: Experiment, results: Results) -> list[Row]:
     """The sweep judged with the whole grid, and with no more settings than the smallest grid.
 
-    Scores are areas under the curve, on seeds that took no part in the choice.
+    Scores are areas under the curve, on seeds that took no part in the choice. Tasks that were
+    swept with a single seed are left out.
     """
     rows = []
     for task in experiment.tasks:
@@ -65,6 +66,8 @@ def table_budgets(experiment: Experiment, results: Results) -> list[Row]:
             if agent.grid
         }
         known = {name: scores for name, scores in by_agent.items() if scores}
+        if len(task.sweep_seeds) < 2:  # choosing and judging need different seeds
+            continue
         budget = min((len(scores) for scores in known.values()), default=0)
         for name in in_order(list(known)):
             scores = np.stack(list(known[name].values()))

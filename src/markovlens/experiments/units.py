@@ -1,7 +1,7 @@
 """An experiment cut into units of work, and the folder that keeps them.
 
     results/
-      experiment.toml          what was asked for
+      experiment.toml          what was asked for, and in scale.json at which scale
       units/NAME/unit.json     the runs of a unit, which train together in one program
       units/NAME/run/          their run folder: config, metrics, checkpoint
       units/NAME/progress.json how far it is, for whoever watches

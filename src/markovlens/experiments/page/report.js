@@ -294,6 +294,8 @@ for (const p of data.pictures) {
   byId("gallery").append(make("figure", {}, make("img", { src: p.src, alt: p.title }), make("figcaption", { class: "hint" }, p.title)));
 }
 table(byId("hyperparameters"), data.settings);
+byId("sweep").hidden = !data.budgets.length;
+table(byId("budgets"), data.budgets);
 byId("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
