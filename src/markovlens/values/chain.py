@@ -12,6 +12,7 @@ memory, M has one element and every formula reduces to the paper's.
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from markovlens.pomdp.model import Pomdp
@@ -39,10 +40,14 @@ class Chain(eqx.Module):
         alive = going_on(pomdp)
         self.pomdp, self.policy, self.memory = pomdp, policy, memory
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
-        self.moves = _sum_over_actions(choice * alive[:, None, None, None], pomdp.T)
+        choice = choice * alive[:, None, None, None]
+        self.moves = jnp.einsum("sman,ast->smtn", choice, pomdp.T)
         self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
         size = n_states * n_memory
-        self.system = Factored(jnp.eye(size) - pomdp.gamma * self.moves.reshape(size, size))
+        self.system = Factored(
+            jnp.eye(size) - pomdp.gamma * self.moves.reshape(size, size),
+            Partial(_without_next, choice, pomdp.T, pomdp.gamma),
+        )
         start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
@@ -76,12 +81,16 @@ def going_on(pomdp: Pomdp) -> Float[Array, "S"]:
     return jnp.where(stops, 0.0, 1.0)
 
 
-def _sum_over_actions(
-    choice: Float[Array, "S M A N"], T: Float[Array, "A S S"]
-) -> Float[Array, "S M S N"]:
-    """Σ_a choice[s,m,a,n] T[a,s,t], without a transposed copy of T."""
-    terms = choice.transpose(2, 0, 1, 3)[:, :, :, None, :] * T[:, :, None, :, None]
-    return terms.sum(axis=0)
+def _without_next(
+    choice: Float[Array, "S M A M"],
+    T: Float[Array, "A S S"],
+    gamma: Float[Array, ""],
+    x: Float[Array, "SM"],
+) -> Float[Array, "SM"]:
+    """x - γ P x."""
+    here = x.reshape(choice.shape[:2])
+    onwards = jnp.einsum("ast,tn->asn", T, here)
+    return x - gamma * jnp.einsum("sman,asn->sm", choice, onwards).reshape(-1)
 
 
 def _normalise(counts: Float[Array, "... n"]) -> Float[Array, "... n"]:

@@ -1,42 +1,85 @@
 """A matrix factored once and solved with many times, forwards, transposed, and in gradients."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+
+Operator = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
 
 class Factored(eqx.Module):
-    """A square matrix with its LU factors.
+    """A square matrix with the LU factors of its transpose.
 
-    Derivatives reuse the factors: differentiating `A x = b` is one more solve with A or Aᵀ.
+    Derivatives reuse the factors: differentiating `A x = b` is one more solve with A or Aᵀ, and
+    then goes through `apply`, the product x ↦ A x written in terms of what A was made of. That is
+    cheaper than through the entries of A, and it is why the matrix itself has no derivative here.
+
+    Why the transpose: the rows of I - γP are diagonally dominant, so the columns of its transpose
+    are, and elimination finds each pivot where it already is. Sorting out the row swaps of a
+    general matrix is a loop over its rows, which for small matrices costs more than the rest.
     """
 
-    matrix: Float[Array, "n n"]
-    lu: Float[Array, "n n"]
-    pivots: Array
+    apply: Operator  # a `jax.tree_util.Partial`
+    lu: Float[Array, "n n"]  # of the transpose, its rows in the order `rows`
+    rows: Int[Array, "n"]
 
-    def __init__(self, matrix: Float[Array, "n n"]):
-        self.matrix = matrix
-        self.lu, self.pivots = jax.scipy.linalg.lu_factor(jax.lax.stop_gradient(matrix))
+    def __init__(self, matrix: Float[Array, "n n"], apply: Operator):
+        self.apply = apply
+        self.lu, pivots = jax.scipy.linalg.lu_factor(jax.lax.stop_gradient(matrix).T)
+        self.rows = _order(pivots)
 
     def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
         """x with A x = b."""
-        return self._solve(self.matrix, b, transposed=False)
+        return jax.lax.custom_linear_solve(
+            self.apply,
+            b,
+            solve=lambda _, rhs: self._with_factors(rhs),
+            transpose_solve=lambda _, rhs: self._with_factors_transposed(rhs),
+        )
 
     def solve_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
         """x with Aᵀ x = b."""
-        return self._solve(self.matrix.T, b, transposed=True)
-
-    def _solve(
-        self, matrix: Float[Array, "n n"], b: Float[Array, "n"], transposed: bool
-    ) -> Float[Array, "n"]:
-        def with_factors(trans: bool, rhs: Array) -> Array:
-            return jax.scipy.linalg.lu_solve((self.lu, self.pivots), rhs, trans=int(trans))
-
+        transposed = jax.linear_transpose(self.apply, b)
         return jax.lax.custom_linear_solve(
-            lambda x: jnp.dot(matrix, x),
+            lambda x: transposed(x)[0],
             b,
-            solve=lambda _, rhs: with_factors(transposed, rhs),
-            transpose_solve=lambda _, rhs: with_factors(not transposed, rhs),
+            solve=lambda _, rhs: self._with_factors_transposed(rhs),
+            transpose_solve=lambda _, rhs: self._with_factors(rhs),
         )
+
+    def _with_factors_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Aᵀ x = b, where Aᵀ[rows] = L U."""
+        y = self._triangular(b[self.rows], lower=True, transposed=False)
+        return self._triangular(y, lower=False, transposed=False)
+
+    def _with_factors(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        """A x = b, where A[:, rows] = Uᵀ Lᵀ."""
+        y = self._triangular(b, lower=False, transposed=True)
+        z = self._triangular(y, lower=True, transposed=True)
+        return jnp.zeros_like(z).at[self.rows].set(z)
+
+    def _triangular(self, b: Float[Array, "n"], lower: bool, transposed: bool) -> Array:
+        return jax.lax.linalg.triangular_solve(
+            self.lu,
+            b[:, None],
+            left_side=True,
+            lower=lower,
+            transpose_a=transposed,
+            unit_diagonal=lower,
+        )[:, 0]
+
+
+def _order(pivots: Int[Array, "n"]) -> Int[Array, "n"]:
+    """The order of the rows after the swaps i ↔ pivots[i]; the loop ends with the last swap."""
+    identity = jnp.arange(pivots.shape[0], dtype=pivots.dtype)
+    swaps = jnp.where(pivots == identity, 0, identity + 1).max(initial=0)
+
+    def swap(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        i, order = carry
+        here, there = order[i], order[pivots[i]]
+        return i + 1, order.at[i].set(there).at[pivots[i]].set(here)
+
+    return jax.lax.while_loop(lambda carry: carry[0] < swaps, swap, (swaps * 0, identity))[1]

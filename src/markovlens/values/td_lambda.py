@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, ArrayLike, Float
 
 from markovlens.pomdp.model import Pomdp
@@ -89,8 +90,9 @@ def arrival_values(chain: Chain, lam: Float[Array, ""]) -> Float[Array, "S M"]:
     size = shape[0] * shape[1]
     projected = jnp.einsum("so,omtn->smtn", pomdp.Phi, observation_moves(chain))
     moves = lam * chain.moves + (1.0 - lam) * projected
+    matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
     rewards = lam * chain.rewards + (1.0 - lam) * pomdp.Phi @ observation_rewards(chain)
-    system = Factored(jnp.eye(size) - pomdp.gamma * moves.reshape(size, size))
+    system = Factored(matrix, Partial(jnp.dot, matrix))
     return system.solve(rewards.reshape(-1)).reshape(shape)
 
 
@@ -99,14 +101,27 @@ def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
     rewards = observation_rewards(chain)
     moves = jnp.einsum("omtn,tp->ompn", observation_moves(chain), chain.pomdp.Phi)
     size = rewards.size
-    system = Factored(jnp.eye(size) - chain.pomdp.gamma * moves.reshape(size, size))
+    matrix = jnp.eye(size) - chain.pomdp.gamma * moves.reshape(size, size)
+    system = Factored(matrix, Partial(_without_next, chain))
     return chain.pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
+
+
+def _without_next(chain: Chain, v: Float[Array, "OM"]) -> Float[Array, "OM"]:
+    """v - γ N Φ v, what TD(0)'s solution must make of the rewards."""
+    x = chain.pomdp.Phi @ v.reshape(chain.policy.shape[:2])
+    onwards = _onwards(chain, x)
+    return v - chain.pomdp.gamma * jnp.einsum("oma,oma->om", chain.policy, onwards).reshape(-1)
 
 
 def q_from_arrivals(chain: Chain, x: Float[Array, "S M"]) -> Float[Array, "O M A"]:
     """Q(o,m,a) = Σ_s W [ R + γ Σ μ T x ]."""
-    onwards = jnp.einsum("oamn,aomt,tn->oma", chain.memory, chain.projected_moves, x)
-    return chain.projected_rewards + chain.pomdp.gamma * onwards
+    return chain.projected_rewards + chain.pomdp.gamma * _onwards(chain, x)
+
+
+def _onwards(chain: Chain, x: Float[Array, "S M"]) -> Float[Array, "O M A"]:
+    """Σ μ(m'|o,a,m) Σ_s W(s|o,m) T(s'|s,a) x(s',m')."""
+    arrived = jnp.einsum("aomt,tn->aomn", chain.projected_moves, x)
+    return jnp.einsum("oamn,aomn->oma", chain.memory, arrived)
 
 
 def observation_moves(chain: Chain) -> Float[Array, "O M S M"]:
