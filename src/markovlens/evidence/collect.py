@@ -77,9 +77,7 @@ class _Ours:
 
     def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
         if callable(policy):
-            from markovlens.envs.adapters.to_gymnasium import GymnasiumEnv
-
-            return _Gymnasium(GymnasiumEnv(self.env)).run(policy, steps, seed, advance)
+            return _host_loop(_OneByOne(self.env), policy, steps, seed, advance)
         import jax
         import jax.numpy as jnp
 
@@ -145,37 +143,9 @@ class _Gymnasium:
         self.n_actions = int(done.n) if plain else 0
 
     def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
-        env, rng = self.env, np.random.default_rng(seed)
-        env.action_space.seed(seed)
-        act = self._callable(policy, rng)
-        rows: dict[str, list] = {
-            name: []
-            for name in (
-                "observation",
-                "action",
-                "reward",
-                "terminated",
-                "truncated",
-                "next_observation",
-            )
-        }
-        observation, _ = env.reset(seed=seed)
-        flat = _flat(observation)
-        for t in range(steps):
-            action = act(observation)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            following = _flat(observation)
-            for column, value in zip(
-                rows.values(), (flat, action, reward, terminated, truncated, following), strict=True
-            ):
-                column.append(value)
-            flat = following
-            if terminated or truncated:
-                observation, _ = env.reset()
-                flat = _flat(observation)
-            if t % ADVANCE_EVERY == 0:
-                advance(t)
-        return Trajectories(**rows)
+        self.env.action_space.seed(seed)
+        act = self._callable(policy, np.random.default_rng(seed))
+        return _host_loop(self.env, act, steps, seed, advance)
 
     def _callable(self, policy: Policy, rng: np.random.Generator) -> Callable[[Any], Any]:
         if callable(policy):
@@ -185,6 +155,51 @@ class _Gymnasium:
         running = np.cumsum(policy, axis=1)
         running[:, -1] = 1.0
         return lambda o: int(np.searchsorted(running[o], rng.random(), side="right"))
+
+
+class _OneByOne:
+    """One of our environments, stepped in Gymnasium's manner."""
+
+    def __init__(self, env: Any):
+        import equinox as eqx
+        import jax
+
+        self._split, self._key = jax.random.split, jax.random.key(0)
+        self._reset, self._step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
+        self._state: Any = None
+
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict]:
+        import jax
+
+        if seed is not None:
+            self._key = jax.random.key(seed)
+        self._key, now = self._split(self._key)
+        self._state, observation = self._reset(now)
+        return np.asarray(observation), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._key, now = self._split(self._key)
+        self._state, step = self._step(now, self._state, np.asarray(action))
+        ends = bool(step.terminated), bool(step.truncated)
+        return np.asarray(step.observation), float(step.reward), *ends, {}
+
+
+def _host_loop(
+    env: Any, act: Callable[[Any], Any], steps: int, seed: int, advance: Advance
+) -> Trajectories:
+    """Steps an environment one step at a time."""
+    rows = []
+    observation, _ = env.reset(seed=seed)
+    for t in range(steps):
+        action = act(observation)
+        before = _flat(observation)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rows.append((before, action, reward, terminated, truncated, _flat(observation)))
+        if terminated or truncated:
+            observation, _ = env.reset()
+        if t % ADVANCE_EVERY == 0:
+            advance(t)
+    return Trajectories(*(list(column) for column in zip(*rows, strict=True)))
 
 
 def _flat(observation: Any) -> Any:

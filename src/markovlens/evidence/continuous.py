@@ -31,7 +31,9 @@ from markovlens.progress import Advance, silent
 
 TARGET_LAMBDA = 0.9  # long enough that chance outweighs what features miss in one step
 DECAYS = (0.5, 0.9, 0.99)  # of the memories of older observations and actions
+FARTHEST = 4.0  # standard deviations; the past is clipped beyond
 BLOCK = 100  # steps within which the errors of targets may be correlated
+LEADING = 30  # directions of the value's features in which the discrepancy is estimated
 NEIGHBOURS = 4
 MOST_NEIGHBOUR_COMPONENTS = 12  # beyond, the nearest are not near
 VALUE_COSINES, PRESENT_COSINES, PAST_COSINES = 60, 240, 150
@@ -126,20 +128,38 @@ def _inputs(data: Trajectories, skip: int) -> _Inputs:
     normal = Normalise(seen[full])
     if normal.size == 0:
         raise ValueError("the observation never changes: there is nothing to test")
-    present, following = normal(seen), normal(following)
     action, action_names = _actions(data)
-    columns = [lag(present, data, 1), lag(action, data, 1)]
-    names = [f"previous observation[{i}]" for i in normal.kept]
+    columns = [lag(seen, data, 1), lag(action, data, 1)]
+    components = range(seen.shape[1])
+    names = [f"previous observation[{i}]" for i in components]
     names += [f"previous {name}" for name in action_names]
     for decay in DECAYS:
-        columns += [decayed_past(present, data, decay), decayed_past(action, data, decay)]
+        columns += [decayed_past(seen, data, decay), decayed_past(action, data, decay)]
         older = f"over ~{round(1 / (1 - decay))} steps"
-        names += [f"observation[{i}] {older}" for i in normal.kept]
+        names += [f"observation[{i}] {older}" for i in components]
         names += [f"{name} {older}" for name in action_names]
-    past = np.hstack(columns)
-    past[~usable] = 0.0
-    past = (past - past[usable].mean(0)) / (past[usable].std(0) + 1e-9)
-    return _Inputs(present, following, past, tuple(names), usable)
+    past, kept = _news(np.hstack(columns), seen, usable)
+    return _Inputs(normal(seen), normal(following), past, tuple(names[i] for i in kept), usable)
+
+
+def _news(
+    past: Float[np.ndarray, "N p"], seen: Float[np.ndarray, "N d"], usable: np.ndarray
+) -> tuple[Float[np.ndarray, "N q"], np.ndarray]:
+    """What is new in the past: less its best linear guess from the present, in standard units.
+
+    The last position differs little from this one, and it is the difference that matters.
+    Columns that the present gives exactly are dropped; returns also which are kept.
+    """
+    centred, present = past - past[usable].mean(0), seen - seen[usable].mean(0)
+    present = present / (present[usable].std(0) + 1e-12)
+    weights = np.linalg.lstsq(present[usable], centred[usable], rcond=1e-10)[0]
+    left = centred - present @ weights
+    spread, before = left[usable].std(0), centred[usable].std(0)
+    kept = np.flatnonzero(spread > 1e-5 * before)
+    if len(kept) == 0:
+        raise ValueError("the present observation already holds all of the past: nothing to test")
+    news = np.clip(left[:, kept] / spread[kept], -FARTHEST, FARTHEST)
+    return np.where(usable[:, None], news, 0.0), kept
 
 
 def _actions(data: Trajectories) -> tuple[Float[np.ndarray, "N a"], list[str]]:
@@ -235,21 +255,42 @@ def _discrepancy(
     """‖V¹ − V⁰‖ over the steps taken: `V¹(o) − V⁰(o) = E[Σ_{k≥1} γ^k δ_{t+k} | o_t = o]`.
 
     The TD errors are less their mean given the observation, which for the true V⁰ is 0. The sum is
-    regressed on whitened features of o_t in each fold; the product of the two folds' coefficients
-    is free of noise on average.
+    regressed on the leading directions of the features of o_t in each fold; the product of the two
+    folds' coefficients is free of noise on average.
     """
     usable = inputs.usable
     ahead = np.where(fold == 1, one_step[0], one_step[1])
     ahead = discounted_sum_to_end(ahead * usable, data, gamma) - ahead * usable
     phi = values(inputs.present)
     scale, axes = np.linalg.eigh(phi[usable].T @ phi[usable] / usable.sum())
-    kept = scale > 1e-4 * scale.max()
-    phi = phi @ (axes[:, kept] / np.sqrt(scale[kept])) * usable[:, None]
+    kept = np.argsort(-scale)[:LEADING]
+    whiten = axes[:, kept] / np.sqrt(scale[kept])
+    phi = phi @ whiten * usable[:, None]
     moments = np.add.reduceat(phi * ahead[:, None], data.start)
     steps = np.add.reduceat(usable.astype(np.float64), data.start)
+    solve = np.linalg.inv(
+        np.eye(phi.shape[1]) - _carried_over(data, inputs, values, whiten, phi, gamma)
+    )
     side = fold[data.start]
-    means = [moments[side == f].sum(0) / steps[side == f].sum() for f in (0, 1)]
+    means = [solve @ moments[side == f].sum(0) / steps[side == f].sum() for f in (0, 1)]
     mean = moments.sum(0) / steps.sum()
     multipliers = rng.normal(size=(resamples, data.n_episodes))
-    noise = multipliers @ (moments - steps[:, None] * mean) / steps.sum()
-    return size(float(means[0] @ means[1]), mean, noise, np.ones(len(mean)), level)
+    noise = multipliers @ (moments - steps[:, None] * mean) / steps.sum() @ solve.T
+    return size(float(means[0] @ means[1]), solve @ mean, noise, np.ones(len(mean)), level)
+
+
+def _carried_over(
+    data: Trajectories,
+    inputs: _Inputs,
+    values: Smooth,
+    whiten: np.ndarray,
+    phi: np.ndarray,
+    gamma: float,
+) -> Float[np.ndarray, "k k"]:
+    """E[φ_t γⁿ φ_Tᵀ] over truncated episodes: beyond a cut, the difference at the cut goes on."""
+    ends = data.start + data.length - 1
+    cut = data.truncated[ends]
+    weight = gamma ** (np.repeat(ends, data.length) - np.arange(len(data)) + 1.0)
+    starts = np.add.reduceat(phi * weight[:, None], data.start)[cut]
+    finals = values(inputs.following[ends[cut]]) @ whiten
+    return starts.T @ finals / inputs.usable.sum()

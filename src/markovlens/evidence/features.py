@@ -1,9 +1,9 @@
 """Features of continuous observations.
 
-Rich enough that a smooth value is in their span: each component is first made standard normal by
-its ranks (scales and outliers then do not matter), then come a constant, the components, their
-products, and random cosines of several wavelengths, which approximate Gaussian kernels of those
-widths and so, as their number grows, any continuous function.
+Rich enough that a smooth value is in their span: uncorrelated combinations of the components are
+made standard normal by their ranks (scales and outliers then do not matter), then come a constant,
+the components, their products, and random cosines of several wavelengths, which approximate
+Gaussian kernels of those widths and so, as their number grows, any continuous function.
 """
 
 import numpy as np
@@ -16,22 +16,33 @@ MOST_PRODUCTS = 12  # components, beyond which their products are too many
 
 
 class Normalise:
-    """Each component by its rank among those seen, as a normal score; constant ones are dropped."""
+    """Uncorrelated combinations of the components, each by its rank among those seen.
+
+    Turning the axes first keeps what lies in small differences: of two frames of a position, the
+    velocity. Ranks then become normal scores. Components that never vary are dropped.
+    """
 
     def __init__(self, seen: Float[np.ndarray, "N d"]):
+        self.centre, spread = seen.mean(axis=0), seen.std(axis=0)
+        spread = np.where(spread > 1e-9 * (1.0 + np.abs(self.centre)), spread, np.inf)
+        scaled = (seen - self.centre) / spread
+        variances, axes = np.linalg.eigh(scaled.T @ scaled / len(seen))
+        kept = variances > 1e-10
+        self.axes = axes[:, kept] / spread[:, None]
         share = (np.arange(KNOTS) + 0.5) / KNOTS
-        knots = [np.unique(np.quantile(column, share)) for column in seen.T]
-        self.kept = [i for i, k in enumerate(knots) if len(k) > 1]
-        self.knots = [knots[i] for i in self.kept]
+        self.knots = [
+            np.unique(np.quantile(c, share)) for c in ((seen - self.centre) @ self.axes).T
+        ]
 
     @property
     def size(self) -> int:
-        return len(self.kept)
+        return self.axes.shape[1]
 
     def __call__(self, seen: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N k"]:
+        turned = (seen - self.centre) @ self.axes
         columns = [
-            ndtri(np.interp(seen[:, i], k, (np.arange(len(k)) + 0.5) / len(k)))
-            for i, k in zip(self.kept, self.knots, strict=True)
+            ndtri(np.interp(column, k, (np.arange(len(k)) + 0.5) / len(k)))
+            for column, k in zip(turned.T, self.knots, strict=True)
         ]
         return np.clip(np.stack(columns, axis=1), -REACH, REACH)
 

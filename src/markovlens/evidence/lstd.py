@@ -79,7 +79,7 @@ def _traces(
     carried, _ = lfilter([1.0], [1.0, -decay], phi, axis=0, zi=(decay * before)[None])
     index = np.arange(len(phi))
     latest = np.maximum.accumulate(np.where(first, index, -1))
-    old = np.where((latest > 0)[:, None], carried[latest - 1], before)
+    old = np.where((latest > 0)[:, None], carried[np.maximum(latest - 1, 0)], before)
     leak = np.where(latest >= 0, decay ** (index - latest + 1.0), 0.0)
     return carried - leak[:, None] * old
 

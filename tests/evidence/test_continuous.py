@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from scipy.linalg import solve_discrete_lyapunov
+
+from markovlens.evidence.continuous import continuous_evidence, pay_for_observations
+from markovlens.evidence.features import Normalise, Smooth
+from markovlens.evidence.regression import Regression
+from tests.evidence.cases import DRIFT, SHOCKS, drifting_points
+
+
+def test_a_hidden_velocity_is_found_and_a_shown_one_is_not():
+    rng = np.random.default_rng(0)
+    shown = continuous_evidence(drifting_points(rng, 4000, hidden=False), 0.9, rng)
+    hidden = continuous_evidence(drifting_points(rng, 4000, hidden=True), 0.9, rng)
+    assert shown.p_value > 0.01
+    assert hidden.p_value < 1e-4
+    assert hidden.discrepancy.value > 5 * shown.discrepancy.value
+
+
+def test_the_discrepancy_of_a_linear_process_by_hand():
+    """Only the position o is seen, the new position is paid, and both values are linear in o.
+
+    V¹ is the mean given o of `e₁ᵀ A (I − γA)⁻¹ x`; V⁰ has slope s / (1 − γ s), with s the
+    regression of the next position on this one.
+    """
+    gamma = 0.9
+    covariance = solve_discrete_lyapunov(DRIFT, SHOCKS)
+    on_position = covariance[0] / covariance[0, 0]  # E[x | o = 1]
+    ahead = np.array([1.0, 0.0]) @ DRIFT @ np.linalg.inv(np.eye(2) - gamma * DRIFT)
+    slope = (DRIFT @ on_position)[0]
+    v1, v0 = ahead @ on_position, slope / (1 - gamma * slope)
+    exact = abs(v1 - v0) * np.sqrt(covariance[0, 0])
+
+    rng = np.random.default_rng(3)
+    found = continuous_evidence(drifting_points(rng, 20_000, hidden=True), gamma, rng).discrepancy
+    assert found.interval[0] < exact < found.interval[1]
+    assert found.value == pytest.approx(exact, rel=0.25)
+
+
+def test_any_pay_reveals_the_same_hidden_thing():
+    rng = np.random.default_rng(1)
+    data = pay_for_observations(drifting_points(rng, 4000, hidden=True), rng)
+    assert np.abs(data.reward).max() <= 1.0
+    assert continuous_evidence(data, 0.9, rng).p_value < 1e-3
+
+
+def test_normal_scores_forget_units_and_see_small_differences():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 2))
+    frames = np.column_stack([x[:, 0], x[:, 0] + 0.001 * x[:, 1], np.ones(1000)])
+    scores = Normalise(frames)
+    assert scores.size == 2
+    assert np.abs(np.corrcoef(scores(frames).T, x.T)[:2, 2:]).max(axis=0).min() > 0.95
+    larger = np.abs(Normalise(1e6 * frames)(1e6 * frames))
+    np.testing.assert_allclose(larger, np.abs(scores(frames)), atol=1e-5)
+
+
+def test_smooth_features_express_smooth_functions():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 2)).clip(-2.5, 2.5)
+    phi = Smooth(rng, 2, 240, (0.5, 1.0, 2.5), products=True)(x)
+    y = np.sin(2 * x[:, 0]) * np.exp(-(x[:, 1] ** 2))
+    left = y - phi @ np.linalg.lstsq(phi, y, rcond=1e-8)[0]
+    assert left.std() < 0.02 * y.std()
+
+
+def test_a_probe_learns_only_what_the_present_does_not_say():
+    rng = np.random.default_rng(0)
+    n = 4000
+    now, before = rng.normal(size=(2, n, 1))
+    before = before + now
+    column = (3.0 * now + 0.5 * before + 0.1 * rng.normal(size=(n, 1)))[:, :1]
+    ones = np.ones((n, 1))
+    regression = Regression(
+        lambda rows: np.hstack([ones[rows], now[rows]]),
+        lambda rows: before[rows],
+        column,
+        rng.integers(0, 4, n),
+    )
+    # before = now + fresh noise, so what is left of the column is half of that noise.
+    expected = 0.5 * (before - now)[:, 0]
+    probe = regression.probe(0, 0)
+    assert np.corrcoef(probe, expected)[0, 1] > 0.99
+    assert np.corrcoef(regression.residuals(0, 0), expected)[0, 1] > 0.95
+
+
+@pytest.mark.slow
+def test_p_values_are_not_small_when_nothing_is_hidden():
+    ps = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        ps.append(continuous_evidence(drifting_points(rng, 2000, hidden=False), 0.9, rng).p_value)
+    # Under uniform p-values, five or more of 20 below 0.05 has a chance of 1 in 400.
+    assert np.sum(np.array(ps) <= 0.05) <= 4

@@ -1,0 +1,169 @@
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+from markovlens.evidence.answer import Detection, Remedy
+from markovlens.evidence.collect import collect
+from markovlens.evidence.detect import detect
+from markovlens.evidence.plot import plot_detection
+from markovlens.evidence.trajectories import Trajectories
+from tests.evidence.cases import drifting_points, random_chain, sample_chain
+
+QUICK = {"replications": 39, "probes": 4}
+
+
+def delayed(rng, episodes: int, reach: int, keep: int = 1) -> Trajectories:
+    """What was seen `reach` steps ago decides the pay at the end; `keep` kinds of start."""
+    start = rng.integers(0, 2, episodes)
+    seen = np.full((episodes, reach + 1), 2)
+    seen[:, 0] = start
+    pay = np.zeros((episodes, reach + 1))
+    pay[:, -1] = 2.0 * start - 1.0 + rng.normal(size=episodes)
+    over = np.zeros((episodes, reach + 1), dtype=bool)
+    over[:, -1] = True
+    following = np.full_like(seen, 2)
+    return Trajectories(
+        seen.ravel(),
+        np.zeros(seen.size, dtype=int),
+        pay.ravel(),
+        over.ravel(),
+        None,
+        following.ravel(),
+    )
+
+
+def test_a_markov_chain_is_markov():
+    rng = np.random.default_rng(0)
+    found = detect(sample_chain(rng, *random_chain(rng), 8000), gamma=0.9, **QUICK)
+    assert found.markov is True
+    assert found.remedies == ()
+    assert found.interval[0] == 0.0
+    assert "no memory needed" in found.explain()
+
+
+def test_merged_states_are_not_markov():
+    """Two states that lead to different pay, shown as one."""
+    transition = np.array(
+        [[0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]], float
+    )
+    reward = np.array([0.0, 0.0, 2.0, -2.0, 0.0])
+    rng = np.random.default_rng(0)
+    data = sample_chain(rng, transition, reward, 3000, show=[0, 1, 2, 2, 3])
+    found = detect(data, gamma=0.9, **QUICK)
+    assert found.markov is False
+    assert found.p_value == pytest.approx(1 / 40)
+    assert found.advice == "2 frames suffice"
+    # γ V(2) is ±1.8 by Monte Carlo where TD says the average of the two; a third of the steps
+    # start at 0 and 1, where the difference is; the rest have none.
+    assert found.discrepancy == pytest.approx(1.8 * np.sqrt(1 / 3), rel=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reach", [2, 3])
+def test_as_many_frames_as_it_takes(reach):
+    found = detect(delayed(np.random.default_rng(1), 1500, reach), gamma=0.9, **QUICK)
+    assert found.markov is False
+    assert found.advice == f"{reach + 1} frames suffice"
+
+
+def test_beyond_the_longest_stack():
+    data = delayed(np.random.default_rng(1), 1500, 4)
+    found = detect(data, gamma=0.9, frames=2, **QUICK)
+    assert found.advice == "needs memory beyond 2 steps: use a recurrent agent"
+
+
+def test_pay_that_never_varies_is_undecided():
+    rng = np.random.default_rng(0)
+    data = sample_chain(rng, *random_chain(rng), 500)
+    constant = Trajectories(**data.arrays() | {"reward": np.zeros(len(data))})
+    found = detect(constant, gamma=0.9, **QUICK)
+    assert found.markov is None
+    assert found.steps_needed is None
+    assert "hardly ever" in found.explain() or "paid the same" in found.explain()
+
+
+def test_too_little_data_is_undecided_and_says_how_much_is_needed():
+    rng = np.random.default_rng(2)
+    found = detect(sample_chain(rng, *random_chain(rng), 400), gamma=0.9, tolerance=0.02, **QUICK)
+    assert found.markov is None
+    assert found.steps_needed is not None
+    assert found.steps_needed > 400
+    assert "collect about" in found.advice
+
+
+@pytest.mark.slow
+def test_a_hidden_velocity_and_its_remedy():
+    """Positions are noisy, so no stack gives the velocity exactly; but the question is answered."""
+    rng = np.random.default_rng(0)
+    assert detect(drifting_points(rng, 8000, hidden=False), gamma=0.9).markov is True
+    assert detect(drifting_points(rng, 8000, hidden=True), gamma=0.9, frames=0).markov is False
+
+
+def test_settings_are_checked():
+    data = sample_chain(np.random.default_rng(0), *random_chain(np.random.default_rng(0)), 100)
+    for change, says in [
+        ({"gamma": 1.5}, "gamma"),
+        ({"level": 0.0}, "level"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"replications": 5}, "at least 19 replications"),
+        ({"probes": 99}, "probes"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            detect(data, **change)
+    with pytest.raises(ValueError, match="too few"):
+        detect(Trajectories([0], [0], [1.0], [True]))
+
+
+def test_the_answer_is_plain_data(tmp_path):
+    found = Detection(
+        markov=False,
+        discrepancy=1.0,
+        interval=(0.5, 1.5),
+        p_value=0.005,
+        upper=1.4,
+        scale=2.0,
+        level=0.05,
+        tolerance=0.1,
+        revealed_by="values",
+        shares={"3": 0.7, "1": 0.3},
+        method="discrete",
+        steps=1000,
+        episodes=10,
+        gamma=0.9,
+        steps_needed=None,
+        notes=(),
+        remedies=(Remedy(2, False, True, 0.4, 0.0, 0.1),),
+    )
+    assert json.loads(json.dumps(found.to_dict()))["advice"] == "2 frames suffice"
+    plot_detection(found, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
+        plot_detection(found, tmp_path / "a.bmp")
+
+
+def test_gymnasium_environments_are_stepped():
+    data = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
+    assert len(data) == 300
+    assert set(np.unique(data.observation)) <= set(range(16))
+    inside = ~(data.terminated | data.truncated)[:-1]
+    np.testing.assert_array_equal(data.next_observation[:-1][inside], data.observation[1:][inside])
+    again = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
+    np.testing.assert_array_equal(data.action, again.action)
+
+
+def test_a_callable_policy_decides():
+    data = collect(gymnasium.make("CartPole-v1"), 200, policy=lambda o: int(o[2] > 0))
+    np.testing.assert_array_equal(data.action, data.observation[:, 2] > 0)
+
+
+def test_our_environments_are_stepped_by_tables_and_callables():
+    from markovlens.envs.tmaze import TMaze
+
+    table = np.zeros((5, 4))
+    table[:, 2] = 1.0
+    data = collect(TMaze(2), 100, policy=table)
+    assert set(data.action.tolist()) == {2}
+    called = collect(TMaze(2), 40, policy=lambda o: 2)
+    assert set(called.action.tolist()) == {2}

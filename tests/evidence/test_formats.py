@@ -1,0 +1,115 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from markovlens.evidence.formats import load
+from markovlens.evidence.sources import load_model, open_source, resolve
+from markovlens.evidence.trajectories import Trajectories
+
+STEPS = {
+    "observation": [[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]],
+    "action": [0, 1, 0],
+    "reward": [1.0, 2.0, 3.0],
+    "terminated": [False, True, True],
+    "truncated": [False, False, False],
+    "next_observation": [[1.5, 2.0], [0.0, 0.0], [0.0, 0.0]],
+}
+
+
+def assert_same(data: Trajectories):
+    expected = Trajectories(**STEPS)
+    for name, value in expected.arrays().items():
+        np.testing.assert_array_equal(getattr(data, name), value)
+
+
+def test_numpy_archives(tmp_path):
+    np.savez(tmp_path / "a.npz", **STEPS)
+    assert_same(load(tmp_path / "a.npz"))
+
+
+def test_other_names_for_columns(tmp_path):
+    other = {
+        "observations": STEPS["observation"],
+        "actions": STEPS["action"],
+        "rewards": STEPS["reward"],
+        "terminals": STEPS["terminated"],
+        "timeouts": STEPS["truncated"],
+        "next_observations": STEPS["next_observation"],
+    }
+    np.savez(tmp_path / "a.npz", **other)
+    assert_same(load(tmp_path / "a.npz"))
+
+
+def test_parquet_with_lists_and_with_numbered_columns(tmp_path):
+    pl.DataFrame(STEPS).write_parquet(tmp_path / "lists.parquet")
+    assert_same(load(tmp_path / "lists.parquet"))
+    flat = {k: v for k, v in STEPS.items() if "observation" not in k}
+    for name in ("observation", "next_observation"):
+        for i in (1, 0):
+            flat[f"{name}_{i}"] = [row[i] for row in STEPS[name]]
+    pl.DataFrame(flat).write_parquet(tmp_path / "flat.parquet")
+    assert_same(load(tmp_path / "flat.parquet"))
+
+
+def test_json_lines_by_step_and_by_episode(tmp_path):
+    steps = [{k: v[i] for k, v in STEPS.items()} for i in range(3)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, steps)))
+    assert_same(load(tmp_path / "a.jsonl"))
+    episodes = [{k: v[:2] for k, v in STEPS.items()}, {k: v[2:] for k, v in STEPS.items()}]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, episodes)))
+    assert_same(load(tmp_path / "b.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"reward": 1}\n', "no column 'observation'"),
+        ('{"observation": 1, "action": 0, "reward": 1, "done": true}\n', "'done' does not say"),
+        ("nonsense\n", "line 1: not JSON"),
+        ('{"reward": 1}\n{"reward": 1, "x": 2}\n', "line 2: 'x' is in some lines"),
+        ('{"reward": [1, 2], "action": [0]}\n', "action must be a list as long as the rewards"),
+        ("[1]\n", "expected an object"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, text, says):
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=says):
+        load(tmp_path / "a.jsonl")
+
+
+def test_bad_files_are_named(tmp_path):
+    with pytest.raises(ValueError, match="no file"):
+        load(tmp_path / "nothing.npz")
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(ValueError, match="unknown kind of data file"):
+        load(tmp_path / "a.csv")
+    np.savez(tmp_path / "o.npz", observation=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="plain arrays"):
+        load(tmp_path / "o.npz")
+    np.savez(tmp_path / "n.npz", **STEPS | {"reward": [1.0, np.nan, 0.0]})
+    with pytest.raises(ValueError, match=r"n\.npz: reward at step 1 is not finite"):
+        load(tmp_path / "n.npz")
+    pl.DataFrame({"reward": [1.0, None]}).write_parquet(tmp_path / "e.parquet")
+    with pytest.raises(ValueError, match="reward has empty cells"):
+        load(tmp_path / "e.parquet")
+
+
+def test_unknown_sources_suggest(tmp_path):
+    with pytest.raises(ValueError, match="unknown environment 'tmazze'"):
+        resolve("tmazze")
+
+
+def test_models_need_trust(tmp_path):
+    (tmp_path / "m.zip").write_bytes(b"")
+    with pytest.raises(ValueError, match="--trust"):
+        load_model(f"PPO:{tmp_path / 'm.zip'}", trust=False)
+    with pytest.raises(ValueError, match=r"ALGO:file\.zip"):
+        load_model("m.zip", trust=True)
+
+
+def test_logged_data_takes_no_policy(tmp_path):
+    np.savez(tmp_path / "a.npz", **STEPS)
+    with pytest.raises(ValueError, match="already has its actions"):
+        open_source(str(tmp_path / "a.npz"), model="PPO:x.zip")

@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from markovlens.evidence import tabular
+from markovlens.evidence.collect import collect
+from markovlens.evidence.interval import size
+from markovlens.evidence.null import tabular_evidence
+from markovlens.evidence.tabular import Probes, discretise, gaps, rows_of, simulate
+from markovlens.evidence.trajectories import Trajectories
+from tests.evidence.cases import random_chain, sample_chain, tmaze_always_right_then_up
+
+
+def no_probes(data):
+    return Probes(np.random.default_rng(0), 0, data.n_observations, data.n_actions)
+
+
+def test_the_tmaze_by_hand():
+    """Undiscounted, Monte Carlo says 4 and -0.1 at the two starts; TD says 1.95 at both."""
+    data = discretise(tmaze_always_right_then_up())
+    found = gaps(rows_of(data, no_probes(data), 1.0), 1.0, data.n_observations, data.n_actions)
+    np.testing.assert_allclose(found.mean[0, :2, 0], [2.05, -2.05], atol=1e-10)
+    np.testing.assert_allclose(found.mean[0, 2:], 0.0, atol=1e-10)
+
+
+def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float) -> np.ndarray:
+    """Q¹ − Q⁰ by loops over steps; `memory[t]` and `memory[t + 1]` are the bits around step t."""
+    cells = 2 * n
+    A0, A1, b0, b1 = np.zeros((cells, cells)), np.zeros((cells, cells)), *np.zeros((2, cells))
+    returns, tails, finals = np.zeros(len(data)), np.zeros(len(data)), np.zeros(len(data), int)
+    for start, length in zip(data.start, data.length, strict=True):
+        g, tail, final = 0.0, 0.0, 0
+        for t in reversed(range(start, start + length)):
+            if data.truncated[t]:
+                tail, final = 1.0, 2 * data.next_observation[t] + memory[t][1]
+            g, tail = data.reward[t] + gamma * g, gamma * tail
+            returns[t], tails[t], finals[t] = g, tail, final
+    for t in range(len(data)):
+        x = 2 * data.observation[t] + memory[t][0]
+        after = 2 * data.next_observation[t] + memory[t][1]
+        A0[x, x] += 1
+        A1[x, x] += 1
+        if not data.terminated[t]:
+            A0[x, after] -= gamma
+        A1[x, finals[t]] -= tails[t]
+        b0[x] += data.reward[t]
+        b1[x] += returns[t]
+    typical = returns.mean()
+    for x in np.flatnonzero(A0.diagonal() == 0):
+        A0[x, x] = A1[x, x] = 1.0
+        b0[x] = b1[x] = typical
+    v0, v1 = np.linalg.solve(A0, b0), np.linalg.solve(A1, b1)
+    total = np.zeros((cells, 2))
+    for t in range(len(data)):
+        x = 2 * data.observation[t] + memory[t][0]
+        after = 2 * data.next_observation[t] + memory[t][1]
+        td = data.reward[t] + gamma * v0[after] * (not data.terminated[t])
+        total[x, data.action[t]] += returns[t] + tails[t] * v1[finals[t]] - td
+    return total
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.booleans())
+def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
+    rng = np.random.default_rng(seed)
+    n, steps, gamma = 3, 60, 0.9
+    ends = rng.random(steps) < 0.2
+    over = ends & (rng.random(steps) < 0.5)
+    o = rng.permutation(np.arange(steps) % n)
+    data = Trajectories(
+        o,
+        rng.integers(0, 2, steps),
+        rng.normal(size=steps),
+        over,
+        ends & ~over,
+        np.where(ends, rng.integers(0, n, steps), np.roll(o, -1)),
+    )
+    index = discretise(data)
+    probes = Probes(rng, 3, index.n_observations, index.n_actions)
+    bits = []
+    for t in range(steps):
+        m = 0 if data.time[t] == 0 else bits[-1][1]
+        keep, flip = probes.keep[o[t], data.action[t]], probes.flip[o[t], data.action[t]]
+        bits.append((m, (m & keep) ^ flip))
+    memory = np.array([((m >> 1) & 1, (after >> 1) & 1) for m, after in bits])
+    with pytest.MonkeyPatch.context() as patch:
+        if as_sparse:
+            patch.setattr(tabular, "LARGEST_DENSE", 0)
+        found = gaps(rows_of(index, probes, gamma), gamma, n, index.n_actions, probe=1)
+    np.testing.assert_allclose(found.total[0], plain_gaps(data, memory, n, gamma), atol=1e-9)
+
+
+def test_simulated_copies_have_the_transitions_of_the_data():
+    rng = np.random.default_rng(0)
+    data = discretise(sample_chain(rng, *random_chain(rng), 3000))
+    rows = simulate(data, no_probes(data), 0.9, rng, replications=40)
+    n = data.n_observations
+
+    def frequencies(seen, following):
+        counts = np.bincount(seen * (n + 1) + following, minlength=n * (n + 1)).reshape(n, n + 1)
+        return counts / np.maximum(counts.sum(1, keepdims=True), 1)
+
+    ours = frequencies(data.observation, data.next_observation)
+    theirs = frequencies(rows.observation, rows.next_observation)
+    np.testing.assert_allclose(theirs, ours, atol=0.02)
+    assert rows.replication.max() == 39
+    assert rows.reward.mean() == pytest.approx(data.reward.mean(), abs=0.03)
+
+
+def test_the_estimate_is_the_discrepancy_of_the_closed_form():
+    """Tiger, sampled: ‖Q¹ − Q⁰‖ with W from visits, which here are not discounted."""
+    from markovlens.envs.tabular import Tabular
+    from markovlens.pomdp import library
+
+    pomdp = library.load("tiger")
+    policy = np.array([[0.6, 0.2, 0.2], [0.5, 0.4, 0.1], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]])
+    data = collect(Tabular(pomdp), 60_000, seed=1, policy=policy)
+    found = tabular_evidence(
+        discretise(data), 0.95, np.random.default_rng(0), replications=20, n_probes=0
+    ).discrepancy
+    exact = undiscounted_discrepancy(pomdp, policy)
+    assert found.interval[0] < exact < found.interval[1]
+    assert found.value == pytest.approx(exact, rel=0.15)
+
+
+def undiscounted_discrepancy(pomdp, policy):
+    T, R, Phi = (np.asarray(x) for x in (pomdp.T, pomdp.R, pomdp.Phi))
+    gamma, live = float(pomdp.gamma), ~np.asarray(pomdp.terminal)
+    acts = Phi @ policy  # [s, a]
+    moves = np.einsum("sa,ast->st", acts, T) * live[None, :]
+    visits = np.linalg.solve(np.eye(len(R)) - moves.T, np.asarray(pomdp.p0) * live)
+    joint = visits[:, None] * Phi  # [s, o]
+    W = (joint / np.maximum(joint.sum(0), 1e-300)).T
+    value = np.linalg.solve(np.eye(len(R)) - gamma * moves, (acts * R).sum(1)) * live
+    q1 = np.einsum("os,sa->oa", W, R + gamma * np.einsum("ast,t->sa", T, value))
+    T_o = np.einsum("os,ast,t,tp->oap", W, T, live.astype(float), Phi)
+    R_o = W @ R
+    chain = np.einsum("oa,oap->op", policy, T_o)
+    v0 = np.linalg.solve(np.eye(len(policy)) - gamma * chain, (policy * R_o).sum(1))
+    q0 = R_o + gamma * T_o @ v0
+    weights = joint.sum(0)[:, None] * policy / joint.sum()
+    return float(np.sqrt((weights * (q1 - q0) ** 2).sum()))
+
+
+def test_noise_alone_has_no_size():
+    """Corrected squares of pure noise average 0, and their interval starts there."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4000, 6))
+    weights = np.full(6, 1 / 6)
+    found = size(0.0, noise[0], noise, weights)
+    assert found.value == 0.0
+    assert found.interval[0] == 0.0
+    assert 0.5 < found.upper < 2.0
+
+
+def test_intervals_cover_the_true_size():
+    rng = np.random.default_rng(1)
+    weights = np.full(4, 0.25)
+    for true in (0.0, 0.5, 2.0):
+        hits = 0
+        for _ in range(200):
+            seen = np.array([2.0 * true, 0.0, 0.0, 0.0]) + rng.normal(size=4)
+            noise = rng.normal(size=(300, 4))
+            square = seen**2 @ weights - 1.0
+            low, high = size(square, seen, noise, weights).interval
+            hits += low <= true <= high
+        assert hits >= 180
+
+
+@pytest.mark.slow
+def test_p_values_are_uniform_on_markov_chains():
+    ps = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        data = discretise(sample_chain(rng, *random_chain(rng), 600).cut(100))
+        found = tabular_evidence(data, 0.9, rng, replications=60, n_probes=4, resamples=0)
+        ps.append(found.p_value)
+    # Binomial(40, p): fewer than 1 in 500 chance each of failing if the test is right.
+    assert np.mean(np.array(ps) <= 0.05) <= 7 / 40
+    assert 0.35 < np.mean(ps) < 0.65

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from markovlens.evidence.history import decayed_past, discounted_sum_to_end, lag
+from markovlens.evidence.stacking import stack
+from markovlens.evidence.trajectories import Trajectories, join
+
+
+def random_episodes(seed: int, lengths: list[int]) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    n = sum(lengths)
+    ends = np.zeros(n, dtype=bool)
+    ends[np.cumsum(lengths) - 1] = True
+    over = ends & (rng.random(n) < 0.5)
+    return Trajectories(
+        observation=rng.normal(size=(n, 2)),
+        action=rng.integers(0, 3, n),
+        reward=rng.normal(size=n),
+        terminated=over,
+        truncated=ends & ~over,
+        next_observation=rng.normal(size=(n, 2)),
+    )
+
+
+def test_episodes_are_found_by_their_ends():
+    data = random_episodes(0, [3, 1, 4])
+    assert data.length.tolist() == [3, 1, 4]
+    assert data.time.tolist() == [0, 1, 2, 0, 0, 1, 2, 3]
+    assert data.episode.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+    assert data.take(np.array([2, 0])).length.tolist() == [4, 3]
+    assert join([data, data]).n_episodes == 6
+
+
+def test_the_last_step_counts_as_cut():
+    data = Trajectories([0, 1], [0, 0], [1.0, 1.0], [False, False], None, [1, 2])
+    assert data.truncated.tolist() == [False, True]
+
+
+def test_without_next_observations_a_cut_episode_loses_its_last_step():
+    data = Trajectories(
+        observation=[10, 11, 12, 20, 21, 30],
+        action=[0] * 6,
+        reward=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        terminated=[False, False, False, False, True, False],
+        truncated=[False, False, True, False, False, True],
+    )
+    assert data.observation.tolist() == [10, 11, 20, 21]
+    assert data.next_observation.tolist()[:3] == [11, 12, 21]
+    assert data.truncated.tolist() == [False, True, False, False]
+    assert data.terminated.tolist() == [False, False, False, True]
+
+
+def test_cutting_keeps_steps_and_ends():
+    data = random_episodes(1, [10, 3, 25]).cut(8)
+    assert data.length.tolist() == [5, 5, 3, 7, 7, 7, 4]
+    assert data.terminated.sum() + data.truncated.sum() == data.n_episodes
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"reward": [1.0, float("nan"), 1.0]}, "reward at step 1 is not finite"),
+        ({"observation": [[1.0], [1.0, 2.0], [1.0]]}, "observation is ragged"),
+        ({"action": [0, 0]}, "action has 2 steps but reward has 3"),
+        ({"terminated": [0, 2, 0]}, "terminated must hold true and false"),
+        ({"observation": ["a", "b", "c"]}, "observation must hold numbers"),
+        ({"next_observation": [[1], [2], [3]]}, "next_observation has shape"),
+        ({"reward": [[1.0], [1.0], [1.0]]}, "reward must have shape"),
+    ],
+)
+def test_bad_data_is_named(change, says):
+    good = {
+        "observation": [0, 1, 2],
+        "action": [0, 0, 0],
+        "reward": [1.0, 1.0, 1.0],
+        "terminated": [False, False, True],
+        "truncated": [False, False, False],
+    }
+    with pytest.raises(ValueError, match=says):
+        Trajectories(**good | change)
+
+
+def test_hiding_components():
+    data = random_episodes(0, [4])
+    assert np.array_equal(data.hide([0]).observation, data.observation[:, 1:])
+    with pytest.raises(ValueError, match="component 2"):
+        data.hide([2])
+    with pytest.raises(ValueError, match="hides every component"):
+        data.hide([0, 1])
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0.0, 1.0))
+def test_sums_and_memories_stay_within_their_episode(lengths, discount):
+    data = random_episodes(3, lengths)
+    x = np.random.default_rng(4).normal(size=len(data))
+    ahead, behind = np.zeros(len(data)), np.zeros(len(data))
+    for start, length in zip(data.start, data.length, strict=True):
+        for t in range(length):
+            ahead[start + t] = sum(discount**k * x[start + t + k] for k in range(length - t))
+            past = sum(discount ** (k - 1) * x[start + t - k] for k in range(1, t + 1))
+            behind[start + t] = (1 - discount) * past
+    np.testing.assert_allclose(discounted_sum_to_end(x, data, discount), ahead, atol=1e-12)
+    np.testing.assert_allclose(decayed_past(x[:, None], data, discount)[:, 0], behind, atol=1e-12)
+
+
+def test_stacks_hold_the_last_frames_and_action():
+    data = Trajectories(
+        observation=[5, 6, 7, 8],
+        action=[0, 1, 2, 3],
+        reward=[0.0] * 4,
+        terminated=[False, False, True, True],
+        next_observation=[6, 7, 9, 9],
+    )
+    assert stack(data, 2, previous_action=True).observation.tolist() == [
+        [5, -1, -1, 1],
+        [6, 5, 0, 0],
+        [7, 6, 1, 0],
+        [8, -1, -1, 1],
+    ]
+    assert stack(data, 2, previous_action=True).next_observation[1].tolist() == [7, 6, 1, 0]
+    assert lag(np.arange(4.0)[:, None], data, 2)[:, 0].tolist() == [-1, -1, 0, -1]
+
+
+@given(st.integers(1, 4), st.booleans())
+def test_a_stack_continues_in_the_next_row(frames, previous_action):
+    data = random_episodes(5, [6, 2, 5])
+    # Observations that do follow each other, as they must.
+    following = np.vstack([data.observation[1:], data.observation[:1]])
+    stacked = stack(data.with_observations(data.observation, following), frames, previous_action)
+    inside = np.flatnonzero(~(data.terminated | data.truncated))
+    np.testing.assert_array_equal(stacked.next_observation[inside], stacked.observation[inside + 1])
