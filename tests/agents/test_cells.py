@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from markovlens.agents.cells import CELLS, Cell
+from markovlens.agents.cell import Cell
+from markovlens.agents.cells import CELLS
 
 T, N, D, H = 9, 3, 5, 4
 RECURRENT = ["gru", "lstm"]

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from markovlens.agents.cells import CELLS, Cell
+from markovlens.agents.cell import Cell
+from markovlens.agents.cells import CELLS
 from markovlens.agents.config import CellName
 from markovlens.agents.layers import Dense, dense, orthogonal
 

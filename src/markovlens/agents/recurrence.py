@@ -2,11 +2,12 @@
 
 Cells here have the form
 
-    m_t = f(x_t, h_{t-1} U + b, m_{t-1}),      h = the last H entries of the memory m
+    m_t = f(x_t, g_t, m_{t-1}),   g_t = h_{t-1} U + b,   h = the last H entries of the memory m
 
 with f elementwise and cheap, and the memory set to zero wherever an episode
-starts. The loop holds nothing but the product with U and f. The gradient of U
-needs the whole sequence only once, after the loop:
+starts. Forwards, the loop holds nothing but the product with U and f. Backwards,
+the slopes of f are known for all steps before the loop starts, and the gradient
+of U is summed over all steps after it ended,
 
     dU = Σ_t h_{t-1}ᵀ dg_t  =  one [H, T·N] × [T·N, K] matrix product,
 
@@ -15,18 +16,26 @@ where automatic differentiation would add an [H, K] matrix at every step.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-Pointwise = Callable[[Array, Array, Array], Array]
+
+class Rule(NamedTuple):
+    """f and its derivative, in the pieces that the loop needs apart."""
+
+    forward: Callable[[Array, Array, Array], Array]  # x, g, m -> m'
+    slopes: Callable[[Array, Array, Array], Array]  # x, g, m -> whatever the pulls need, [..., P]
+    pull_gates: Callable[[Array, Array], Array]  # slopes, dm' -> dg
+    pull_memory: Callable[[Array, Array], Array]  # slopes, dm' -> dm, but for what g passes on
+    pull_input: Callable[[Array, Array], Array]  # slopes, dm' -> dx
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def recur(
-    pointwise: Pointwise,
+    rule: Rule,
     projected: Float[Array, "T N K"],
     memory: Float[Array, "N M"],
     first: Bool[Array, "T N"],
@@ -34,50 +43,49 @@ def recur(
     bias: Float[Array, "K"],
 ) -> Float[Array, "T N M"]:
     """The memories after each of T steps, starting from `memory`, zeroed where `first`."""
-    memories, _ = _forward(pointwise, projected, memory, first, weight, bias)
+    memories, _ = _forward(rule, projected, memory, first, weight, bias)
     return memories
 
 
 def _forward(
-    pointwise: Pointwise, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
+    rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
 ) -> tuple[Array, Array]:
     def step(memory: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         x, keep = now
         memory = memory * keep
         gates = _hidden(memory, weight) @ weight + bias[None]
-        memory = pointwise(x, gates, memory)
+        memory = rule.forward(x, gates, memory)
         return memory, (memory, gates)
 
     return jax.lax.scan(step, memory, (projected, _keep(first)))[1]
 
 
 def _forward_saving(
-    pointwise: Pointwise, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
+    rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
 ) -> tuple[Array, Any]:
-    memories, gates = _forward(pointwise, projected, memory, first, weight, bias)
+    memories, gates = _forward(rule, projected, memory, first, weight, bias)
     before = jnp.concatenate([memory[None], memories[:-1]]) * _keep(first)
     return memories, (projected, before, first, weight, gates)
 
 
-def _backward(pointwise: Pointwise, saved: Any, d_memories: Array) -> tuple[Any, ...]:
+def _backward(rule: Rule, saved: Any, d_memories: Array) -> tuple[Any, ...]:
     projected, before, first, weight, gates = saved
+    slopes = rule.slopes(projected, gates, before)
     n_other = before.shape[-1] - weight.shape[0]
 
-    def step(d_memory: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        d_out, x, gate, memory, keep = now
-        _, pull = jax.vjp(pointwise, x, gate, memory)
-        d_x, d_gate, d_before = pull(d_memory + d_out)
+    def step(d_later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        d_out, slope, keep = now
+        d_memory = d_later + d_out
+        d_gate = rule.pull_gates(slope, d_memory)
         d_hidden = jnp.pad(d_gate @ weight.T, ((0, 0), (n_other, 0)))
-        return (d_before + d_hidden) * keep, (d_x, d_gate)
+        return (rule.pull_memory(slope, d_memory) + d_hidden) * keep, (d_memory, d_gate)
 
-    d_memory, (d_projected, d_gates) = jax.lax.scan(
-        step,
-        jnp.zeros_like(before[0]),
-        (d_memories, projected, gates, before, _keep(first)),
-        reverse=True,
+    d_start, (d_after, d_gates) = jax.lax.scan(
+        step, jnp.zeros_like(before[0]), (d_memories, slopes, _keep(first)), reverse=True
     )
+    d_projected = rule.pull_input(slopes, d_after)
     d_weight = jnp.einsum("tnh,tnk->hk", _hidden(before, weight), d_gates)
-    return d_projected, d_memory, None, d_weight, d_gates.sum((0, 1))
+    return d_projected, d_start, None, d_weight, d_gates.sum((0, 1))
 
 
 recur.defvjp(_forward_saving, _backward)
