@@ -1,6 +1,6 @@
 """How well a trained agent does, over whole episodes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import polars as pl
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
+from markovlens.agents.host import Player
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import collect
 from markovlens.agents.run import Run
@@ -44,7 +45,9 @@ def evaluate(
     tables = []
     for i in which:
         key = jax.random.fold_in(jax.random.key(seed), i)
-        played = _play(run.network(i), run.env(i), episodes, greedy, key)
+        env = run.env(i)
+        play = _play if isinstance(env, Env) else _play_host
+        played = play(run.network(i), env, episodes, greedy, key)
         which_run = {"run": np.full(episodes, i), "seed": np.full(episodes, run.specs[i].seed)}
         tables.append(pl.DataFrame(which_run | played))
     return pl.concat(tables)
@@ -68,6 +71,27 @@ def _play(
     for batch in range(-(-episodes // n)):
         parts.append(_one_each(network, env, n, greedy, jax.random.fold_in(key, batch)))
     return {name: np.concatenate([part[name] for part in parts])[:episodes] for name in parts[0]}
+
+
+def _play_host(
+    network: ActorCritic, env: Any, episodes: int, greedy: bool, key: PRNGKeyArray
+) -> dict[str, np.ndarray]:
+    """Each of the N environments plays the same number of episodes, one after the other."""
+    player = Player(env, int(jax.random.randint(key, (), 0, 2**31 - 1)), greedy)
+    statistics = EpisodeStatistics(env.n, env.gamma)
+    each = -(-episodes // env.n)
+    done: list[list[tuple[float, float, float]]] = [[] for _ in range(env.n)]
+    update = 0
+    while min(map(len, done)) < each:
+        rollout, _ = player.live(network, update, CHUNK)
+        update += 1
+        statistics, seen = statistics.update(rollout.reward, rollout.ended)
+        columns = [np.asarray(x) for x in (seen.total, seen.discounted, seen.length)]
+        for t, n in zip(*np.nonzero(np.asarray(seen.ended)), strict=True):
+            done[n].append(tuple(float(x[t, n]) for x in columns))
+    table = np.array([of_env[:each] for of_env in done]).transpose(1, 0, 2).reshape(-1, 3)
+    names = ("return", "discounted_return", "length")
+    return {name: table[:episodes, i] for i, name in enumerate(names)}
 
 
 def _one_each(

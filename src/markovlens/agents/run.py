@@ -15,10 +15,11 @@ from jaxtyping import Array, Bool
 from markovlens.agents.actions import action_distribution, forbid
 from markovlens.agents.config import RunSpec
 from markovlens.agents.folder import RunFolder
+from markovlens.agents.host import problem, program_for
 from markovlens.agents.networks import ActorCritic
-from markovlens.agents.program import Program, agent_env
 from markovlens.agents.rollout import within
 from markovlens.envs.env import Env
+from markovlens.envs.spaces import Space
 
 
 class Run:
@@ -48,9 +49,9 @@ class Run:
         """The network of one run."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), self._networks)
 
-    def env(self, run: int = 0) -> Env:
-        """The environment as this run's agent sees it."""
-        return agent_env(*self.specs[run], self._env)
+    def env(self, run: int = 0) -> Any:
+        """The environment as this run's agent sees it: an `Env`, or a `HostVectorEnv`."""
+        return problem(*self.specs[run], self._env)
 
     def act(
         self,
@@ -73,35 +74,40 @@ class Run:
         """
         if not greedy and key is None:
             raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
-        network, env = self._actors[run]
+        network, seen_space, action_space = self._actors[run]
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         seen = jnp.asarray(observation)
-        return _act(network, env, greedy, seen, before, allowed, noise_key)
+        return _act(network, seen_space, action_space, greedy, seen, before, allowed, noise_key)
 
     @cached_property
-    def _actors(self) -> list[tuple[ActorCritic, Env]]:
-        return [(self.network(i).without_critics(), self.env(i)) for i in range(len(self))]
+    def _actors(self) -> list[tuple[ActorCritic, Space, Space]]:
+        met = [self.env(i) for i in range(len(self))]
+        return [
+            (self.network(i).without_critics(), env.observation_space, env.action_space)
+            for i, env in enumerate(met)
+        ]
 
 
 @eqx.filter_jit
 def _act(
     network: ActorCritic,
-    env: Env,
+    seen_space: Space,
+    action_space: Space,
     greedy: bool,
     observation: Array,
     memory: Array,
     allowed: Any,
     key: Array,
 ) -> tuple[Array, Array]:
-    distribution = action_distribution(env.action_space)
-    seen = env.observation_space.flatten(observation)[None]
+    distribution = action_distribution(action_space)
+    seen = seen_space.flatten(observation)[None]
     memory = network.step(seen, memory, jnp.zeros(1, dtype=bool))
     mask = None if allowed is None else jnp.asarray(allowed)[None]
     outputs = forbid(network.outputs(memory).action, mask)
     noise = distribution.noise(key, (1,))
     action = distribution.mode(outputs) if greedy else distribution.sample(outputs, noise)
-    return within(env.action_space, action[0]), memory[0]
+    return within(action_space, action[0]), memory[0]
 
 
 def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
@@ -112,7 +118,7 @@ def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
     """
     folder = RunFolder(path)
     specs = folder.specs()
-    program = Program(specs, env)
+    program: Any = program_for(specs, env)
     like = jax.eval_shape(lambda: program.trim(program.start()))
     found = folder.load(like)
     if found is None:

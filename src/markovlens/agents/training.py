@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,8 +15,8 @@ import polars as pl
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
+from markovlens.agents.host import problem, program_for
 from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
-from markovlens.agents.program import Program, agent_env
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env
 from markovlens.progress import Advance, silent
@@ -93,7 +94,7 @@ def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
     """The config with nothing left open."""
     config = config.resolve()
     if config.gamma is None:
-        config = replace(config, gamma=agent_env(config, 0, env).gamma)
+        config = replace(config, gamma=problem(config, 0, env).gamma)
     return config
 
 
@@ -113,7 +114,7 @@ class _Loop:
         self.listeners = listeners
         self.checkpoint_seconds = checkpoint_seconds
         self.config = specs[0].config
-        self.program = Program(specs, env)
+        self.program: Any = program_for(specs, env)
         self.state = self.program.start()
         self.done = 0  # updates
         self.rows: list[Row] = []

@@ -1,0 +1,219 @@
+"""Agents on environments that Python steps, such as Gymnasium's: the same learning, slower acting.
+
+What an outside environment does cannot be saved, so a run that is continued
+starts its episodes anew; everything else goes on as it was.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from markovlens.agents.actions import ActionDistribution, action_distribution
+from markovlens.agents.config import PPOConfig, RunSpec
+from markovlens.agents.networks import ActorCritic
+from markovlens.agents.ppo import (
+    Hyperparameters,
+    Learner,
+    Passes,
+    hyperparameters,
+    judge,
+    learn,
+    new_learner,
+)
+from markovlens.agents.program import (
+    Program,
+    Watch,
+    agent_env,
+    new_network,
+    new_watch,
+    note,
+    observe,
+)
+from markovlens.agents.rollout import Rollout, within
+from markovlens.envs.env import Env
+
+if TYPE_CHECKING:
+    from markovlens.envs.adapters.from_gymnasium import HostVectorEnv
+
+
+class HostState(eqx.Module):
+    """All of the runs that can be saved; leaves [runs, ...]."""
+
+    learner: Learner
+    watch: Watch
+
+
+def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostProgram":
+    """The program that trains these runs."""
+    if env is None and is_host_env(specs[0].config.env):
+        return HostProgram(specs)
+    return Program(specs, env)
+
+
+def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorEnv":
+    """What the agent of this config meets: its spaces and its discount, wherever it is stepped."""
+    if env is None and is_host_env(config.env):
+        return host_env(config)
+    return agent_env(config, seed, env)
+
+
+def is_host_env(name: str) -> bool:
+    """Whether this is a Gymnasium id: it ends in a version, like CartPole-v1."""
+    return re.fullmatch(r"(\S+[/:])?[\w.-]+-v\d+", name) is not None
+
+
+def host_env(config: PPOConfig) -> "HostVectorEnv":
+    """The N copies that a run steps."""
+    if config.previous_action or config.full_view:
+        raise ValueError("Gymnasium environments have neither previous_action nor full_view")
+    try:
+        from markovlens.envs.adapters.from_gymnasium import GymnasiumVector
+    except ImportError:
+        raise ValueError(f"{config.env} needs Gymnasium: pip install 'markovlens[gym]'") from None
+    import gymnasium
+
+    try:
+        return GymnasiumVector(config.env, config.n_envs, mask=config.hide)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from None
+
+
+class HostProgram:
+    """Like `Program`, for environments that Python steps: `state = program(state, n)`."""
+
+    def __init__(self, specs: Sequence[RunSpec]):
+        self.specs = list(specs)
+        self.n_runs = len(specs)
+        self.config = specs[0].config
+        self._envs = [host_env(spec.config) for spec in specs]
+        self._hyper = [hyperparameters(spec.config) for spec in specs]
+        self._players = [
+            Player(env, spec.seed) for env, spec in zip(self._envs, specs, strict=True)
+        ]
+
+    def start(self) -> HostState:
+        return _stack([self._start(i) for i in range(self.n_runs)])
+
+    def _start(self, i: int) -> HostState:
+        env, (config, seed) = self._envs[i], self.specs[i]
+        network = new_network(config, env.observation_space, env.action_space, seed)
+        return HostState(new_learner(network), new_watch(config, self._hyper[i], env.gamma))
+
+    def __call__(self, state: HostState, n: int) -> HostState:
+        runs = [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(self.n_runs)]
+        for i, player in enumerate(self._players):
+            for _ in range(n):
+                learner = runs[i].learner
+                if not learner.diverged:
+                    update = int(learner.update)
+                    rollout, key = player.live(learner.network, update, self.config.n_steps)
+                    runs[i] = _learn(
+                        player.distribution, self.config, self._hyper[i], runs[i], rollout, key
+                    )
+        return _stack(runs)
+
+    def trim(self, state: HostState) -> HostState:
+        return state
+
+    def fill(self, state: HostState) -> HostState:
+        return state
+
+
+class Player:
+    """One run's environments, and where they and the agent's memory stand."""
+
+    def __init__(self, env: "HostVectorEnv", seed: int, greedy: bool = False):
+        self.env = env
+        self.seed = seed
+        self.greedy = greedy
+        self.distribution = action_distribution(env.action_space)
+        self.observation: np.ndarray | None = None
+        self.first = np.ones(env.n, dtype=bool)
+        self.memory: Array | None = None
+
+    def live(self, network: ActorCritic, update: int, length: int) -> tuple[Rollout, Array]:
+        """`length` steps of every environment, and a key for learning from them. What is random
+        is drawn anew for every `update`."""
+        key = jax.random.fold_in(jax.random.key(self.seed), update)
+        act_key, learn_key = jax.random.split(key)
+        if self.observation is None or self.memory is None:
+            self.observation = self._flat(self.env.reset(seed=self.seed + update))
+            self.memory = network.memory(self.env.n)
+        noise = np.asarray(self.distribution.noise(act_key, (length, self.env.n)))
+        actor = network.without_critics()
+        start_memory = self.memory
+        steps = []
+        for t in range(length):
+            seen, first = self.observation, self.first
+            self.memory, action = _choose(
+                actor, self.distribution, self.greedy, seen, self.memory, first, noise[t]
+            )
+            shown = within(self.env.action_space, action)
+            after = self.env.step(np.asarray(shown))
+            led_to = self._flat(after.next_observation)
+            flags = after.reward, after.terminated, after.truncated
+            steps.append((seen, first, np.asarray(action), *flags, led_to, np.asarray(self.memory)))
+            self.observation = self._flat(after.observation)
+            self.first = after.terminated | after.truncated
+        columns = [jnp.asarray(np.stack(column)) for column in zip(*steps, strict=True)]
+        observed, starts, actions, reward, terminated, truncated, after_it, memories = columns
+        rollout = Rollout(
+            observation=observed,
+            first=starts,
+            action=actions,
+            allowed=None,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            next_observation=after_it,
+            start_memory=start_memory,
+            memories=memories,
+        )
+        return rollout, learn_key
+
+    def _flat(self, observation: np.ndarray) -> np.ndarray:
+        return np.asarray(jax.vmap(self.env.observation_space.flatten)(jnp.asarray(observation)))
+
+
+@eqx.filter_jit
+def _choose(
+    actor: ActorCritic,
+    distribution: ActionDistribution,
+    greedy: bool,
+    observation: Array,
+    memory: Array,
+    first: Array,
+    noise: Array,
+) -> tuple[Array, Array]:
+    memory = actor.step(observation, memory, first)
+    outputs = actor.outputs(memory).action
+    return memory, distribution.mode(outputs) if greedy else distribution.sample(outputs, noise)
+
+
+@eqx.filter_jit
+def _learn(
+    distribution: ActionDistribution,
+    config: PPOConfig,
+    hyper: Hyperparameters,
+    state: HostState,
+    rollout: Rollout,
+    key: Array,
+) -> HostState:
+    watch, rollout, episodes, sd = observe(state.watch, rollout)
+    # An outside environment does not say when it truncates: allow for every step.
+    batch = judge(state.learner.network, distribution, hyper, rollout, config.n_steps - 1)
+    passes = Passes(config.epochs, config.minibatches)
+    learner, progress = learn(
+        state.learner, distribution, hyper, passes, batch, rollout.start_memory, key
+    )
+    return HostState(learner, note(watch, progress, episodes, sd))
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

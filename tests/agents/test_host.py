@@ -1,0 +1,58 @@
+import jax
+import numpy as np
+import pytest
+
+from markovlens.agents.config import PPOConfig
+from markovlens.agents.evaluate import evaluate
+from markovlens.agents.host import Player, host_env, is_host_env
+from markovlens.agents.networks import actor_critic
+from markovlens.agents.run import load_run
+from markovlens.agents.training import train
+
+pytest.importorskip("gymnasium")
+
+BLIND = PPOConfig(env="CartPole-v1", hide=(1, 3), latent=8, n_steps=32, steps=128 * 3)
+
+
+def test_gymnasium_ids_are_told_from_our_names():
+    assert is_host_env("CartPole-v1")
+    assert is_host_env("ALE/Pong-v5")
+    assert not any(
+        is_host_env(name) for name in ("tmaze-5", "pocman", "rocksample-11-11", "x.POMDP")
+    )
+
+
+def test_a_host_rollout_is_consistent():
+    """Memories are those of the network over the stored sequence; a new episode starts where the
+    last step ended one; final observations are not the next episode's first."""
+    env = host_env(BLIND)
+    network = actor_critic(2, 2, 8, 2, "gru", np.random.default_rng(0))
+    player = Player(env, seed=0)
+    player.live(network, 0, 20)
+    rollout, _ = player.live(network, 1, 60)
+    again = network.sequence(rollout.observation, rollout.start_memory, rollout.first)
+    np.testing.assert_allclose(again, rollout.memories, atol=1e-5)
+    np.testing.assert_array_equal(rollout.first[1:], rollout.ended[:-1])
+    going_on = ~np.asarray(rollout.ended[:-1])
+    following, led_to = np.asarray(rollout.observation[1:]), np.asarray(rollout.next_observation)
+    np.testing.assert_array_equal(following[going_on], led_to[:-1][going_on])
+    assert rollout.ended.any()
+    assert (following[~going_on] != led_to[:-1][~going_on]).any()
+
+
+@pytest.mark.slow
+def test_training_on_gymnasium_with_hidden_velocities(tmp_path):
+    run = train(BLIND, out=tmp_path / "blind")
+    assert run.metrics["step"].max() == BLIND.steps
+    assert run.metrics["discrepancy"].is_finite().all()
+    again = load_run(tmp_path / "blind")
+    for x, y in zip(jax.tree.leaves(run.network()), jax.tree.leaves(again.network()), strict=True):
+        np.testing.assert_array_equal(x, y)
+    action, _ = again.act(np.zeros(2, dtype=np.float32))
+    assert int(action) in (0, 1)
+    assert evaluate(again, episodes=5)["length"].min() >= 5
+
+
+def test_what_gymnasium_cannot_make_is_reported():
+    with pytest.raises(ValueError, match="Gymnasium cannot make"):
+        train(PPOConfig(env="NoSuchThing-v3"))

@@ -1,0 +1,93 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from markovlens.agents.folder import CHECKPOINT
+from markovlens.cli.main import main
+from markovlens.cli.train import parse_seeds
+
+QUICK = ["--env", "tmaze-1", "--latent", "8", "--n-steps", "16", "--steps", "640"]
+
+
+@pytest.fixture(autouse=True)
+def _no_global_cache(monkeypatch):
+    monkeypatch.setenv("MARKOVLENS_CACHE", "")
+
+
+def run(capsys, *argv):
+    with pytest.raises(SystemExit) as stop:
+        main(list(argv))
+    printed = capsys.readouterr()
+    return stop.value.code, printed.out, printed.err
+
+
+def test_seeds_as_people_write_them():
+    assert parse_seeds("3") == [3]
+    assert parse_seeds("0..2, 7") == [0, 1, 2, 7]
+    for bad in ("", "x", "1..", "3..1", "1,1", "-1"):
+        with pytest.raises(ValueError, match="seed"):
+            parse_seeds(bad)
+
+
+@pytest.mark.slow
+def test_train_then_evaluate(capsys, tmp_path):
+    folder = str(tmp_path / "run")
+    code, out, _ = run(capsys, "train", *QUICK, "--out", folder, "--json")
+    assert code == 0
+    assert json.loads(out)["runs"][0]["step"] == 640
+    code, out, _ = run(capsys, "evaluate", folder, "--episodes", "5", "--json")
+    assert code == 0
+    (row,) = json.loads(out)["runs"]
+    assert row["return_low"] <= row["return"] <= row["return_high"]
+    code, out, _ = run(capsys, "train", "--resume", folder)
+    assert code == 0
+    code, _, err = run(capsys, "train", *QUICK, "--lam1", "0.5", "--out", folder)
+    assert code == 2
+    assert "its lam1 is 0.95, not 0.5" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--env", "tmase-5"], "did you mean"),
+        (["--seeds", "2..1"], "backwards"),
+        (["--minibatches", "3"], "must divide n_envs"),
+        (["--steps", "5"], "at least one batch"),
+        (["--lam1", "1.5"], "between 0 and 1"),
+        (["--resume", "no-such-folder"], "not a run folder"),
+    ],
+)
+def test_bad_input_is_one_clear_line(capsys, tmp_path, monkeypatch, argv, says):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, "train", *argv)
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_signal_leaves_a_run_that_goes_on(tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "import markovlens.cli; markovlens.cli.main()",
+        "train",
+        *QUICK,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    long = [*command, "--steps", "64000000"]
+    process = subprocess.Popen(long, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "metrics.parquet").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run the same command to go on" in err
+    assert (tmp_path / "run" / CHECKPOINT).exists()
