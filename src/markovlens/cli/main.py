@@ -16,6 +16,7 @@ COMMANDS = {
     "models": "list the library of small POMDPs",
     "analyze": "TD(λ) values and the λ-discrepancy of a model: how much, and where",
     "solve": "the value of the best policy over all histories, with bounds",
+    "remember": "learn a memory function: what to remember, and what that is worth",
     "detect": "Markov or not, from an environment or logged data",
     "train": "train agents: recurrent PPO, with the λ-discrepancy or without",
     "evaluate": "how well a trained agent does, with intervals",
