@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
-COMMAND = re.compile(r"markovlens ([a-z]+)\b")
+COMMAND = re.compile(r"^(?:\$ )?markovlens ([a-z]+)\b", re.MULTILINE)
 
 
 def relative(path):
@@ -40,7 +40,7 @@ def test_links_lead_somewhere(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
 def test_commands_exist(path):
-    for command in COMMAND.findall(" ".join(re.findall(r"`+[^`]*`+", path.read_text()))):
+    for command in COMMAND.findall(path.read_text().replace("`", "\n")):
         assert command in COMMANDS, f"{relative(path)} shows `markovlens {command}`"
 
 

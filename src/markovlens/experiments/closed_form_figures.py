@@ -1,5 +1,6 @@
 """The figures that need no training: computed in closed form, in seconds."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from markovlens.experiments.items import Make, Scale
 from markovlens.experiments.pictures import (
     BLUE,
     GREEN,
@@ -21,6 +23,7 @@ from markovlens.experiments.pictures import (
 from markovlens.pomdp import library
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.policies import random_distributions, random_policy
+from markovlens.progress import Advance
 from markovlens.values.discrepancy import lambda_discrepancy
 from markovlens.values.td_lambda import v_values
 from markovlens.values.theorems import transition_policies_match
@@ -217,6 +220,22 @@ def fig_tk_equality(out: Path) -> list[Path]:
             fontsize=9,
         )
     return save_figure(figure, numbers, out, "fig-tk-equality")
+
+
+def _at_any_scale(draw: Callable[[Path], list[Path]]) -> Make:
+    def make(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
+        return draw(out)
+
+    return make
+
+
+MAKERS: dict[str, Make] = {
+    "fig-tmaze-sweep": _at_any_scale(fig_tmaze_sweep),
+    "fig-mc-vs-td": _at_any_scale(fig_mc_vs_td),
+    "fig-parity": _at_any_scale(fig_parity),
+    "fig-parity-sweeps": _at_any_scale(fig_parity_sweeps),
+    "fig-tk-equality": _at_any_scale(fig_tk_equality),
+}
 
 
 def _discrepancies(pomdp: Pomdp, policies: jax.Array) -> np.ndarray:

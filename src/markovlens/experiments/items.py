@@ -1,4 +1,4 @@
-"""Every figure and table of the paper by name: what it is, what it costs, how it is made."""
+"""Every figure and table of the paper by name: what it is, what it costs, who makes it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -9,62 +9,69 @@ from markovlens.names import unknown_name
 from markovlens.progress import Advance
 
 Scale = Literal["quick", "paper"]
+# make(out, scale, results, progress) writes an item's files and returns their paths. With `results`,
+# a folder of finished runs, it only draws; `progress` counts up to 1.
+Make = Callable[[Path, Scale, Path | None, Advance], list[Path]]
 
 
 class Item(NamedTuple):
-    """One figure or table. `make(out, scale, results, progress)` writes it and returns the files.
-
-    Costs are for two cores.
-    """
+    """One figure or table; its maker is in the `MAKERS` of its module. Costs are for two cores."""
 
     shows: str
     in_paper: str
     cost: dict[Scale, str]
-    make: Callable[[Path, Scale, Path | None, Advance], list[Path]]
+    module: str
 
 
-def _closed_form(name: str) -> Callable[[Path, Scale, Path | None, Advance], list[Path]]:
-    """These need neither scale nor earlier results: seconds of linear algebra."""
-
-    def make(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
-        figures = import_module("markovlens.experiments.closed_form_figures")
-        return getattr(figures, name)(out)
-
-    return make
+def _cost(quick: str, paper: str) -> dict[Scale, str]:
+    return {"quick": quick, "paper": paper}
 
 
-_SECONDS: dict[Scale, str] = {"quick": "seconds", "paper": "seconds"}
+_SECONDS = _cost("seconds", "seconds")
+_CLOSED_FORM = "closed_form_figures"
+_PPO = "ppo_items"
 
 ITEMS: dict[str, Item] = {
     "fig-tmaze-sweep": Item(
-        "λ-discrepancy between full and partial observability",
-        "figure 3",
-        _SECONDS,
-        _closed_form("fig_tmaze_sweep"),
+        "λ-discrepancy between full and partial observability", "figure 3", _SECONDS, _CLOSED_FORM
     ),
     "fig-mc-vs-td": Item(
-        "values of the T-maze's squares by Monte Carlo and by TD",
-        "appendix H.1",
-        _SECONDS,
-        _closed_form("fig_mc_vs_td"),
+        "values of the T-maze by Monte Carlo and by TD", "appendix H.1", _SECONDS, _CLOSED_FORM
     ),
     "fig-parity": Item(
         "Parity Check, and what a random bit of memory reveals",
         "figure 5, left and centre",
         _SECONDS,
-        _closed_form("fig_parity"),
+        _CLOSED_FORM,
     ),
     "fig-parity-sweeps": Item(
         "Parity Check loses its symmetry under slight changes",
         "appendix H.5",
         _SECONDS,
-        _closed_form("fig_parity_sweeps"),
+        _CLOSED_FORM,
     ),
     "fig-tk-equality": Item(
-        "a POMDP that is an MDP in disguise",
-        "appendix F",
-        _SECONDS,
-        _closed_form("fig_tk_equality"),
+        "a POMDP that is an MDP in disguise", "appendix F", _SECONDS, _CLOSED_FORM
+    ),
+    "fig-ppo": Item(
+        "learning curves of the three agents, undiscounted",
+        "figure 6, left",
+        _cost("an hour", "months"),
+        _PPO,
+    ),
+    "fig-ppo-discounted": Item(
+        "the same runs, discounted", "appendix I.3", _cost("an hour", "months"), _PPO
+    ),
+    "fig-ppo-small": Item(
+        "learning curves on the small POMDPs", "appendix I.7", _cost("minutes", "days"), _PPO
+    ),
+    "table-hyperparameters": Item("the grid that was swept", "appendix I.4", _SECONDS, _PPO),
+    "table-best": Item("the settings selected", "appendix I.4", _SECONDS, _PPO),
+    "fig-pocman-memory": Item(
+        "the pellets an agent remembers, against the true maze",
+        "figure 6, right",
+        _cost("minutes", "hours"),
+        _PPO,
     ),
 }
 
@@ -76,6 +83,13 @@ def item(name: str) -> Item:
     return ITEMS[name]
 
 
+def make(name: str, out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
+    """Write the item's files into `out`."""
+    module = import_module(f"markovlens.experiments.{item(name).module}")
+    maker: Make = module.MAKERS[name]
+    return maker(out, scale, results, progress)
+
+
 def closed_form_names() -> list[str]:
-    """The items that take seconds at any scale."""
-    return [name for name, entry in ITEMS.items() if entry.cost is _SECONDS]
+    """The items that need nothing but seconds of linear algebra."""
+    return [name for name, entry in ITEMS.items() if entry.module == _CLOSED_FORM]

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from markovlens.experiments.config import Stage, find_experiment, read_experiment
+from markovlens.experiments.items import Make, Scale
 from markovlens.experiments.ppo_figures import fig_ppo, fig_ppo_discounted, fig_ppo_small
 from markovlens.experiments.probe_figure import fig_pocman_memory
 from markovlens.experiments.results import Results
@@ -18,18 +19,16 @@ from markovlens.experiments.tables import Row, table_best, table_hyperparameters
 from markovlens.files import write_parquet, write_text
 from markovlens.progress import Advance
 
-Make = Callable[[Path, str, Path | None, Advance], list[Path]]
-
 
 def _figure(experiment: str, draw: Callable[[Results, Path], list[Path]]) -> Make:
-    def make(out: Path, scale: str, results: Path | None, progress: Advance) -> list[Path]:
+    def make(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
         folder = results or _train(experiment, out, scale, progress)
         return draw(Results(folder), out)
 
     return make
 
 
-def _train(name: str, out: Path, scale: str, progress: Advance) -> Path:
+def _train(name: str, out: Path, scale: Scale, progress: Advance) -> Path:
     """Run what the figure shows: the report alone where the file says what to report."""
     file = find_experiment(name)
     experiment = read_experiment(file, scale)
@@ -51,13 +50,13 @@ def _train(name: str, out: Path, scale: str, progress: Advance) -> Path:
 
 
 def _make_hyperparameters(
-    out: Path, scale: str, results: Path | None, progress: Advance
+    out: Path, scale: Scale, results: Path | None, progress: Advance
 ) -> list[Path]:
     rows = table_hyperparameters(read_experiment(find_experiment("fig-ppo")))
     return _write_table(rows, out, "table-hyperparameters")
 
 
-def _make_best(out: Path, scale: str, results: Path | None, progress: Advance) -> list[Path]:
+def _make_best(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
     experiment = read_experiment(find_experiment("fig-ppo"))
     rows = table_best(experiment, None if results is None else Results(results))
     return _write_table(rows, out, "table-best")
@@ -70,7 +69,7 @@ def _write_table(rows: list[Row], out: Path, name: str) -> list[Path]:
     return paths
 
 
-def _make_memory(out: Path, scale: str, results: Path | None, progress: Advance) -> list[Path]:
+def _make_memory(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
     if results is None:
         raise ValueError(
             "fig-pocman-memory looks into agents that have been trained on pocman: give their "
