@@ -122,6 +122,7 @@ def test_the_answer_is_plain_data(tmp_path):
         discrepancy=1.0,
         interval=(0.5, 1.5),
         p_value=0.005,
+        remembered=1.1,
         upper=1.4,
         scale=2.0,
         level=0.05,
@@ -134,7 +135,7 @@ def test_the_answer_is_plain_data(tmp_path):
         gamma=0.9,
         steps_needed=None,
         notes=(),
-        remedies=(Remedy(2, False, True, 0.4, 0.0, 0.1),),
+        remedies=(Remedy(2, False, True, 0.4, 0.0, 0.0, 0.1),),
     )
     assert json.loads(json.dumps(found.to_dict()))["advice"] == "2 frames suffice"
     plot_detection(found, tmp_path / "a.png")

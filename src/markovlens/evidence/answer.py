@@ -14,6 +14,7 @@ class Remedy:
     markov: bool | None
     p_value: float
     discrepancy: float
+    remembered: float  # what a memory of the past still adds
     upper: float
 
     @property
@@ -34,6 +35,7 @@ class Detection:
     discrepancy: float  # ‖Q¹ − Q⁰‖ over the steps taken, in units of the return
     interval: tuple[float, float]
     p_value: float
+    remembered: float  # the same with the memory that shows it best, or what that memory explains
     upper: float  # one-sided bound, with and without memory probes
     scale: float  # standard deviation of the return
     level: float
@@ -102,9 +104,7 @@ def _reason(found: Detection) -> str:
         return "TD and Monte Carlo values of the same observations differ"
     bound = found.upper / found.scale if found.scale > 0.0 else float("nan")
     if found.markov:
-        return (
-            f"no sign of hidden information, and it could carry at most {bound:.1%} of the return"
-        )
+        return f"no sign of hidden information; it could carry at most {bound:.1%} of the return"
     if found.scale == 0.0:
         return "the return never varied, so nothing about it can be hidden or shown"
     return (
@@ -115,7 +115,7 @@ def _reason(found: Detection) -> str:
 
 def _remedy_line(remedy: Remedy) -> str:
     verdict = {True: "Markov", False: "not Markov", None: "cannot tell"}[remedy.markov]
-    return f"{verdict}, p {remedy.p_value:.3g}, discrepancy {remedy.discrepancy:.4g}"
+    return f"{verdict}, p {remedy.p_value:.3g}, with memory {remedy.remembered:.4g}"
 
 
 def _remedy_advice(remedies: tuple[Remedy, ...]) -> str:

@@ -74,7 +74,7 @@ def continuous_evidence(
     regression = _regression(rng, inputs, np.stack([*targets, *errors], axis=1), fold, inner)
     advance(0.6)
     block = data.episode * (1 + int(data.length.max()) // BLOCK) + data.time // BLOCK
-    total, bounds, shares = 0.0, [], np.zeros(inputs.past.shape[1])
+    total, explained, bounds, shares = 0.0, [], [], np.zeros(inputs.past.shape[1])
     for f in (0, 1):
         test = inputs.usable & (fold != f)
         probe = regression.probe(f, column=f)[test]
@@ -83,8 +83,9 @@ def continuous_evidence(
         score = np.bincount(np.unique(block[test], return_inverse=True)[1], coefficient * left)
         noise = np.sqrt((score**2).sum()) + 1e-300
         total += score.sum() / noise / np.sqrt(2.0)
-        explained = (max(score.sum(), 0.0) - ndtri(level) * noise) / len(probe)
-        bounds.append(explained / (probe.std() + 1e-300))
+        spread = len(probe) * probe.std() + 1e-300
+        explained.append(max(score.sum(), 0.0) / spread)
+        bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / spread)
         shares += _shares(probe, inputs, test)
         advance(0.7 + 0.1 * f)
     one_step = [regression.residuals(f, column=2 + f) for f in (0, 1)]
@@ -93,6 +94,7 @@ def continuous_evidence(
     return Evidence(
         discrepancy=found,
         p_value=float(ndtr(-total)),
+        remembered=float(np.mean(explained)),
         upper=max(found.upper, float(np.mean(bounds))),
         revealed_by="memory",
         shares={inputs.names[i]: float(shares[i] / shares.sum()) for i in order},

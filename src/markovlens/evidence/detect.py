@@ -126,6 +126,7 @@ def detect(
         discrepancy=evidence.discrepancy.value,
         interval=evidence.discrepancy.interval,
         p_value=evidence.p_value,
+        remembered=evidence.remembered,
         upper=evidence.upper,
         scale=evidence.scale,
         level=level,
@@ -231,6 +232,7 @@ def _remedies(data: Trajectories, question: _Question, frames: int) -> tuple[Rem
                     markov=quick.verdict(evidence),
                     p_value=evidence.p_value,
                     discrepancy=evidence.discrepancy.value,
+                    remembered=evidence.remembered,
                     upper=evidence.upper,
                 )
             )

@@ -18,6 +18,7 @@ class Evidence:
 
     discrepancy: Size  # of the observations as they are, in units of the return
     p_value: float
+    remembered: float  # the discrepancy with the memory that shows it best, or what it explains
     upper: float  # bound on the discrepancy, with and without every memory probe
     revealed_by: str  # "values", or "memory" if a memory probe says it louder
     shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
@@ -55,13 +56,13 @@ def tabular_evidence(
         advance(0.8 * done / replications)
 
     scale = float(own[None].returns.std())
-    scores, uppers, shares = [], [], []
+    scores, sizes_found, shares = [], [], []
     plain_noise = np.concatenate([gap.mean for gap in found[None][1:]])
     for kind in kinds:
         total = np.concatenate([gap.total for gap in found[kind]])
         visits = np.concatenate([gap.visits for gap in found[kind]])
         scores.append(np.maximum(_score(_norm(total, visits)), _score(_standardised(total))))
-        uppers.append(_null_size(total, visits, level).upper)
+        sizes_found.append(_null_size(total, visits, level))
         shares.append(_excess_shares(total, visits, data.names))
     scores_of_all = np.array(scores)  # [kinds, 1 + replications]
     loudest = scores_of_all.max(axis=0)
@@ -73,7 +74,8 @@ def tabular_evidence(
     return Evidence(
         discrepancy=discrepancy,
         p_value=p_value,
-        upper=max(discrepancy.upper, *uppers),
+        remembered=sizes_found[winner].value,
+        upper=max(discrepancy.upper, *(found.upper for found in sizes_found)),
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
         scale=scale,

@@ -19,7 +19,7 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"a picture is .png, .svg or .pdf; got {path.name!r}")
     bars = list(found.shares.items())[:MOST_BARS]
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    figure = Figure(figsize=(10.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     figure.suptitle(
@@ -33,14 +33,18 @@ def plot_detection(found: Detection, path: str | Path) -> None:
         *(remedy.name.replace(" and the previous", " +") for remedy in found.remedies),
     ]
     sizes = [found.discrepancy, *(remedy.discrepancy for remedy in found.remedies)]
+    remembered = [found.remembered, *(remedy.remembered for remedy in found.remedies)]
     verdicts = [found.markov, *(remedy.markov for remedy in found.remedies)]
     rows = range(len(names))
     left.barh(rows, sizes, color=[COLOURS[verdict] for verdict in verdicts], height=0.6)
+    left.plot(
+        remembered, rows, "D", color="black", markersize=4, label="with memory", clip_on=False
+    )
     left.hlines(0, *found.interval, color="black", linewidth=1.5)
     if found.scale > 0.0:
         bound = found.tolerance * found.scale
         left.axvline(bound, color="black", linewidth=0.8, linestyle=":")
-        left.text(bound, len(names) - 0.45, " tolerance", fontsize=8, va="bottom")
+        left.text(bound, 1.0, " tolerance", fontsize=8, transform=left.get_xaxis_transform())
     left.set_yticks(rows, names)
     left.invert_yaxis()
     left.set_xlim(left=0.0)
@@ -48,11 +52,11 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     for verdict, label in ((True, "Markov"), (False, "not Markov"), (None, "cannot tell")):
         if verdict in verdicts:
             left.barh([0], [0], color=COLOURS[verdict], label=label)
-    left.legend(fontsize=8, frameon=False, loc="lower right")
+    left.legend(fontsize=8, frameon=False, loc="best")
 
     right.barh(range(len(bars)), [share for _, share in bars], color="#495867", height=0.6)
     right.set_yticks(
-        range(len(bars)), [name if len(name) < 25 else name[:22] + "…" for name, _ in bars]
+        range(len(bars)), [name if len(name) < 36 else name[:33] + "…" for name, _ in bars]
     )
     right.invert_yaxis()
     right.set_xlabel("share of it")
