@@ -186,14 +186,16 @@ def _choose(
     actor: ActorCritic,
     distribution: ActionDistribution,
     greedy: bool,
-    observation: Array,
+    observation: np.ndarray,
     memory: Array,
-    first: Array,
-    noise: Array,
+    first: np.ndarray,
+    noise: np.ndarray,
 ) -> tuple[Array, Array]:
-    memory = actor.step(observation, memory, first)
+    memory = actor.step(jnp.asarray(observation), memory, jnp.asarray(first))
     outputs = actor.outputs(memory).action
-    return memory, distribution.mode(outputs) if greedy else distribution.sample(outputs, noise)
+    if greedy:
+        return memory, distribution.mode(outputs)
+    return memory, distribution.sample(outputs, jnp.asarray(noise))
 
 
 @eqx.filter_jit
