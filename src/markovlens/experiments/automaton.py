@@ -30,14 +30,14 @@ def draw_automaton(pomdp: Pomdp, learned: LearnedMemory, path: Path, title: str 
     angles = np.pi - 2.0 * np.pi * np.arange(n_memory) / n_memory
     places = 2.4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     with paper_style():
-        figure = Figure(figsize=(7.2, 5.2 if n_memory > 2 else 3.4), layout="constrained")
+        figure = Figure(figsize=(7.2, 5.6 if n_memory > 2 else 2.6), layout="constrained")
         panel = figure.add_subplot()
         for (here, there), found in reasons.items():
             _arrow(panel, places, here, there, found)
         for m, (x, y) in enumerate(places):
             panel.scatter(x, y, s=900, color="white", edgecolor=BLACK, lw=2 if m == 0 else 1)
             panel.text(x, y, str(m), ha="center", va="center", fontsize=13, zorder=5)
-        margin = 2.6 if n_memory > 2 else 1.5
+        margin = 1.6 if n_memory > 2 else 1.3
         panel.set(xlim=(-5.2, 5.2), ylim=(-2.4 * (n_memory > 2) - margin, None), aspect="equal")
         panel.set_ylim(panel.get_ylim()[0], -panel.get_ylim()[0])
         panel.axis("off")
@@ -72,7 +72,7 @@ def _arrow(panel, places: np.ndarray, here: int, there: int, found: list[Move]) 
         panel.add_patch(
             FancyArrowPatch(
                 *loop,
-                connectionstyle="arc3,rad=1.9",
+                connectionstyle="arc3,rad=-1.9",
                 arrowstyle="-|>",
                 mutation_scale=12,
                 lw=width,

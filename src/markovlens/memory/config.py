@@ -1,7 +1,7 @@
 """How a memory is learned: every choice in one place, and the two recipes."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args, get_type_hints
 
 from markovlens.names import unknown_name
@@ -101,6 +101,26 @@ class MemoryConfig:
         revealing = math.ceil(self.restarts / self.reveal_every)
         each = self.memory_steps + self.policy_steps + self.joint_steps
         return revealing * self.reveal_steps + self.restarts * each + self.polish_steps
+
+    @property
+    def of_one_step(self) -> "MemoryConfig":
+        """Only what a single gradient step depends on: configurations with the same share programs.
+
+        >>> MemoryConfig(memory_steps=5).of_one_step == MemoryConfig(restarts=3).of_one_step
+        True
+        """
+        steps = {f"{stage}_steps": 0 for stage in STAGES}
+        return replace(
+            self,
+            init_scale=1.0,
+            random_memory=False,
+            initial_policy="uniform",
+            n_policies=1,
+            reveal_every=1,
+            policy_start="fresh",
+            restarts=1,
+            **steps,  # type: ignore[arg-type]
+        )
 
 
 def _check_choices(config: MemoryConfig) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.pomdp.policies import uniform_policy
 from markovlens.values.inputs import check_policy_and_memory
 
 
@@ -23,7 +22,8 @@ def fold_memory(pomdp: Pomdp, memory: ArrayLike) -> Pomdp:
     single observation; the closed form's `memory=` argument is exact always.
     """
     n_memory = np.shape(memory)[-1] if np.ndim(memory) else 0
-    policy = np.repeat(np.asarray(uniform_policy(pomdp))[:, None], n_memory, axis=1)
+    shape = (pomdp.n_observations, n_memory, pomdp.n_actions)
+    policy = np.full(shape, 1.0 / pomdp.n_actions)  # any will do: only the memory is to be checked
     _, memory = check_policy_and_memory(pomdp, policy, memory)
     with jax.enable_x64(True):
         state_memory = jnp.einsum("so,oamn->asmn", pomdp.Phi, memory)

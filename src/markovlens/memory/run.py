@@ -72,7 +72,7 @@ class MemoryRun:
         steps = min(CHUNK, self.config.steps(stage) - self.steps_done)
         moved, self._optimiser_state, values = advance(
             stage,
-            self.config,
+            self.config.of_one_step,
             self.pomdp,
             jax.tree.map(lambda x: x[members], self.logits),
             self._optimiser_state,
@@ -89,7 +89,7 @@ class MemoryRun:
 
     def returns(self) -> Float[np.ndarray, "B"]:
         """J of every run, as things stand."""
-        return -np.asarray(losses("joint", self.config, self.pomdp, self.logits))
+        return -np.asarray(losses("joint", self.config.of_one_step, self.pomdp, self.logits))
 
     def discrepancies(self) -> Float[np.ndarray, "B"]:
         """Λ of the revealing policies with the memories as they stand."""
@@ -147,7 +147,7 @@ class MemoryRun:
         return self._squared(self.logits)
 
     def _squared(self, logits: Logits) -> Float[np.ndarray, "B"]:
-        return np.asarray(losses("memory", self.config, self.pomdp, logits))
+        return np.asarray(losses("memory", self.config.of_one_step, self.pomdp, logits))
 
     def _enter(self, stage: Stage) -> None:
         n_memory = self.n_memory
@@ -193,7 +193,9 @@ class MemoryRun:
 
     def _start(self, stage: Stage) -> object:
         members = self._members(stage)
-        return start(stage, self.config, jax.tree.map(lambda x: x[members], self.logits))
+        return start(
+            stage, self.config.of_one_step, jax.tree.map(lambda x: x[members], self.logits)
+        )
 
     def _no_memory(self) -> Float[Array, "B O A 1 1"]:
         return jnp.zeros((len(self.restart), self.pomdp.n_observations, self.pomdp.n_actions, 1, 1))
