@@ -9,7 +9,7 @@ from markovlens.names import unknown_name
 from markovlens.progress import Advance
 
 Scale = Literal["quick", "paper"]
-# make(out, scale, results, progress) writes an item's files and returns their paths. With `results`,
+# make(out, scale, results, progress) writes an item's files and returns their paths; given results,
 # a folder of finished runs, it only draws; `progress` counts up to 1.
 Make = Callable[[Path, Scale, Path | None, Advance], list[Path]]
 
