@@ -114,7 +114,9 @@ def ours(name: str, fully_observed: bool = False):
         from markovlens.envs.wrappers import FullyObserved
 
         env = make(name, seed=seed)
-        return collect(FullyObserved(env) if fully_observed else env, steps, seed=seed)
+        return collect(
+            FullyObserved(env) if fully_observed else env, steps, seed=seed, gamma=env.gamma
+        )
 
     return sample
 
@@ -134,7 +136,8 @@ def random_mdp(blocks: int = 1):
         R[-1] = 0.0
         Phi = np.kron(np.eye(n), rng.dirichlet(np.ones(blocks), n).mean(0)[None])
         p0 = np.append(np.full(n - 1, 1 / (n - 1)), 0.0)
-        return collect(Tabular(Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=0.95)), steps, seed=seed)
+        env = Tabular(Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=0.95))
+        return collect(env, steps, seed=seed, gamma=0.95)
 
     return sample
 

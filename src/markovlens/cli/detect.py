@@ -56,12 +56,12 @@ def detect(
 
     hidden = _components(mask)
     with progress_bar("detect", total=1.0) as advance:
-        data, own_gamma = open_source(source, steps, seed, policy, trust)
+        data, discount = open_source(source, steps, seed, policy, trust, gamma)
         if hidden:
             data = data.hide(hidden)
         found = ask(
             data,
-            gamma=own_gamma if gamma is None else gamma,
+            gamma=discount,
             seed=seed,
             level=level,
             tolerance=tolerance,

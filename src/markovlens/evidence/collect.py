@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from markovlens.evidence.null import reproducibility
+from markovlens.evidence.tabular import discretise
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
@@ -14,7 +16,8 @@ Policy = Callable[[Any], Any] | Float[np.ndarray, "O A"] | None
 
 LANES = 32
 PILOTS = 8
-PILOT_SHARE = 0.05
+PILOT_SHARE = 0.2
+PILOT_PIECES = 20
 ADVANCE_EVERY = 1000
 
 
@@ -23,6 +26,7 @@ def collect(
     steps: int,
     seed: int = 0,
     policy: Policy = None,
+    gamma: float = 0.99,
     advance: Advance = silent,
 ) -> Trajectories:
     """`steps` steps of an environment.
@@ -33,8 +37,9 @@ def collect(
             probabilities for discrete observations; or None for a random one. With discrete
             observations and actions that is a random stochastic policy for each observation (a
             discrepancy shows under almost every policy, but the uniform one can be too even);
-            among a few, tried on a small share of extra steps, the one whose returns vary most is
-            taken. Otherwise actions are uniform.
+            among a few, tried on a fifth as many extra steps, the one whose discrepancy stands
+            out most from its noise is taken. Otherwise actions are uniform.
+        gamma: the discount for that choice.
     """
     from markovlens.envs.env import Env
 
@@ -43,24 +48,25 @@ def collect(
     stepper = _Ours(env) if isinstance(env, Env) else _Gymnasium(env)
     rng = np.random.default_rng(seed)
     if policy is None and stepper.n_observations and stepper.n_actions:
-        policy = _lively_policy(stepper, steps, rng)
+        policy = _telling_policy(stepper, steps, gamma, rng)
     return stepper.run(policy, steps, int(rng.integers(2**31)), advance)
 
 
-def _lively_policy(
-    stepper: "_Ours | _Gymnasium", steps: int, rng: np.random.Generator
+def _telling_policy(
+    stepper: "_Ours | _Gymnasium", steps: int, gamma: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Of a few random policies, the one whose episodes differ most in what they are paid."""
+    """Of a few random policies, the one under which a discrepancy is best reproduced.
+
+    They are compared on steps of their own, so the choice cannot bias what is found later.
+    """
     shape = (stepper.n_observations, stepper.n_actions)
     tried = []
     for _ in range(PILOTS):
         policy = rng.dirichlet(np.ones(shape[1]), shape[0])
-        pilot = stepper.run(
-            policy, max(64, int(steps * PILOT_SHARE / PILOTS)), int(rng.integers(2**31)), silent
-        )
-        paid = np.add.reduceat(pilot.reward, pilot.start)
-        # Many different episodes, not one long one: what a return can teach.
-        tried.append((float(paid.std() * np.sqrt(pilot.n_episodes)), policy))
+        length = max(200, int(steps * PILOT_SHARE / PILOTS))
+        pilot = stepper.run(policy, length, int(rng.integers(2**31)), silent)
+        pieces = discretise(pilot.cut(max(1, len(pilot) // PILOT_PIECES)))
+        tried.append((reproducibility(pieces, gamma, rng), policy))
     return max(tried, key=lambda pair: pair[0])[1]
 
 

@@ -102,7 +102,7 @@ def detect(
         data = (
             data_or_env
             if isinstance(data_or_env, Trajectories)
-            else collect(data_or_env, steps, seed, policy)
+            else collect(data_or_env, steps, seed, policy, gamma)
         )
     rng = np.random.default_rng([seed, 1])
     question = _Question(settings, discrete=_is_discrete(data), rng=rng)

@@ -1,5 +1,6 @@
 """The test for discrete observations: data against replays of their own effective MDP."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +126,34 @@ def _ranked(parts: Float[np.ndarray, "O"], names: tuple[str, ...]) -> dict[str, 
     return {names[i]: float(parts[i] / parts.sum()) for i in order if parts[i] > 0.0}
 
 
+def reproducibility(data: Discrete, gamma: float, rng: np.random.Generator) -> float:
+    """How alike two halves of the episodes find Q¹ − Q⁰: 0 for noise alone, 1 for none.
+
+    The mean over halvings of the correlation between the halves, weighted by visits.
+    """
+    rows = rows_of(data, Probes(rng, 0, data.n_observations, data.n_actions), gamma)
+    weights = gaps(rows, gamma, data.n_observations, data.n_actions).visits[0]
+    pairs = list(_halves(rows, data, gamma, rng))
+    alike = sum((weights * a * b).sum() for a, b in pairs)
+    spread = sum(np.sqrt((weights * a**2).sum() * (weights * b**2).sum()) for a, b in pairs)
+    return float(alike / spread) if spread > 0.0 else 0.0
+
+
+def _halves(
+    rows: Rows, data: Discrete, gamma: float, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Q¹ − Q⁰ in two halves of the episodes, for several random halvings."""
+    n_episodes = len(data.start)
+    for _ in range(SPLITS):
+        half = np.zeros(n_episodes)
+        half[rng.permutation(n_episodes)[: n_episodes // 2]] = 1.0
+        first, second = (
+            gaps(rows, gamma, data.n_observations, data.n_actions, weights=side[rows.episode])
+            for side in (half, 1.0 - half)
+        )
+        yield first.mean[0], second.mean[0]
+
+
 def _estimate(
     rows: Rows,
     own: Gaps,
@@ -146,14 +175,7 @@ def _estimate(
     n_episodes = len(data.start)
     weights = own.visits[0] / own.visits[0].sum()
 
-    def reweighted(count: np.ndarray) -> np.ndarray:
-        return gaps(rows, gamma, *sizes, weights=count[rows.episode].astype(np.float64)).mean[0]
-
-    products = np.zeros_like(weights)
-    for _ in range(SPLITS):
-        half = np.zeros(n_episodes)
-        half[rng.permutation(n_episodes)[: n_episodes // 2]] = 1.0
-        products += reweighted(half) * reweighted(1.0 - half) / SPLITS
+    products = np.mean([a * b for a, b in _halves(rows, data, gamma, rng)], axis=0)
     noise = []
     for b in range(resamples):
         count = rng.multinomial(n_episodes, np.full(n_episodes, 1.0 / n_episodes))

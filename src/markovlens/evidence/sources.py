@@ -17,9 +17,10 @@ def open_source(
     seed: int = 0,
     model: str | None = None,
     trust: bool = False,
+    gamma: float | None = None,
     advance: Advance = silent,
 ) -> tuple[Trajectories, float]:
-    """Experience by name, and the discount that goes with it.
+    """Experience by name, and the discount that goes with it unless one is given.
 
     `source` is a file, `minari:DATASET` or an environment; an environment is stepped `steps` times
     with the Stable-Baselines3 `model` (see `load_model`) or a random policy.
@@ -28,10 +29,10 @@ def open_source(
     if isinstance(found, Trajectories):
         if model is not None:
             raise ValueError("logged data already has its actions: a policy goes with environments")
-        return found, DEFAULT_GAMMA
+        return found, DEFAULT_GAMMA if gamma is None else gamma
     policy = None if model is None else load_model(model, trust)
-    gamma = getattr(found, "gamma", DEFAULT_GAMMA)
-    return collect(found, steps, seed, policy, advance), float(gamma)
+    gamma = float(getattr(found, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
+    return collect(found, steps, seed, policy, gamma, advance), gamma
 
 
 def resolve(source: str, seed: int = 0) -> Any:
