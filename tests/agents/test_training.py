@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 import subprocess
@@ -60,11 +61,12 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(tmp_path):
         "from markovlens.agents.training import train\n"
         f"train({SMALL!r}, seeds=[3, 4], out={str(tmp_path / 'cut')!r}, checkpoint_seconds=0.0)\n"
     )
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     checkpoint = tmp_path / "cut" / CHECKPOINT
     kills = 0
-    for _ in range(4):
+    for _ in range(3):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        process = subprocess.Popen([sys.executable, "-c", code])
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment)
         while process.poll() is None:
             if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
                 time.sleep(0.003 * kills)
