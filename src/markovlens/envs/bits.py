@@ -31,9 +31,8 @@ def pack(members: Bool[np.ndarray, "... n"]) -> UInt32[np.ndarray, "... W"]:
 
 def unpack(words: UInt32[Array, "W"], n: int) -> Bool[Array, "n"]:
     """Which of 0 … n-1 are in the set."""
-    i = np.arange(n, dtype=np.uint32)
-    word = words if words.shape == (1,) else words[i // WORD]
-    return ((word >> (i % WORD)) & 1).astype(bool)
+    bits = words[:, None] >> np.arange(min(n, WORD), dtype=np.uint32)[None]
+    return (bits & 1).astype(bool).reshape(-1)[:n]
 
 
 def single(i: Int[Array, ""], words: int) -> UInt32[Array, "W"]:
