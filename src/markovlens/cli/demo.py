@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from markovlens.agents.run import Run
 
 
-def demo(out: Path = Path("out/demo"), steps: int = 200_000, seeds: int = 2) -> None:
+def demo(out: Path = Path("out/demo"), steps: int = 100_000, seeds: int = 4) -> None:
     """The five-minute tour: a maze that hides something, found out, remembered, and learned.
 
     Asks of samples alone whether the T-maze is Markov; looks inside to see why it is not; learns
