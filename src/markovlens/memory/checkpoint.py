@@ -26,7 +26,7 @@ def load_arrays(path: str | os.PathLike[str], made_by: str) -> dict[str, np.ndar
     if not Path(path).exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as saved:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
             arrays = dict(saved)
             belongs_to = str(arrays.pop("made_by"))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:

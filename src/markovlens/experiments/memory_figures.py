@@ -1,0 +1,84 @@
+"""Figure 4, and figure 5 on the right: what a learned memory is worth."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from markovlens.experiments.labels import task_label
+from markovlens.experiments.memory_runs import PARITY, PROBLEMS, summary
+from markovlens.experiments.pictures import BLACK, BLUE, ORANGE, SKY, paper_style, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+GREY = "#8a8a8a"
+SIZE_COLOURS = {1: GREY, 2: SKY, 4: BLUE, 8: ORANGE}
+SIZE_LABELS = {1: "memoryless", 2: "2 memory states", 4: "4 memory states", 8: "8 memory states"}
+
+
+def fig_memory(table: pl.DataFrame, out: Path) -> list[Path]:
+    """Figure 4 from the table of `run_cells`: scores with 95% intervals, by problem and memory.
+
+    Each problem has the paper's recipe in the upper row and the best in the lower.
+    """
+    bars = pl.DataFrame(list(summary(table.filter(pl.col("problem") != PARITY))))
+    problems = [problem for problem in PROBLEMS if problem in set(bars["problem"])]
+    with paper_style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.0, 4.6), layout="constrained")
+        panels = figure.subplots(2, 1, sharex=True)
+        for panel, recipe in zip(panels, ("paper", "best"), strict=True):
+            _bars(panel, bars.filter(pl.col("recipe") == recipe), problems)
+            panel.set_title(f"recipe: {recipe}", loc="left")
+            panel.set_ylabel("normalised score")
+        panels[1].set_xticks(range(len(problems)), [task_label(name) for name in problems])
+        handles, labels = panels[0].get_legend_handles_labels()
+        if not handles:
+            handles, labels = panels[1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=5)
+    return save_figure(figure, bars, out, "fig-memory")
+
+
+def fig_parity_memory(table: pl.DataFrame, out: Path) -> list[Path]:
+    """Figure 5, right: Parity Check, where no memoryless policy beats the uniform one."""
+    bars = pl.DataFrame(list(summary(table.filter(pl.col("problem") == PARITY))))
+    recipes = [name for name in ("paper", "best") if name in set(bars["recipe"])]
+    with paper_style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(4.6, 3.0), layout="constrained")
+        panel = figure.add_subplot()
+        _bars(panel, bars.with_columns(problem=pl.col("recipe")), recipes)
+        panel.set_xticks(range(len(recipes)), [f"recipe: {name}" for name in recipes])
+        panel.set_ylabel("normalised score")
+        figure.legend(loc="outside upper center", ncols=2)
+    return save_figure(figure, bars, out, "fig-parity-memory")
+
+
+def _bars(panel: "Axes", bars: pl.DataFrame, groups: list[str]) -> None:
+    """A group of bars for each problem, one for each size of memory."""
+    sizes = sorted(set(bars["n_memory"]))
+    width = 0.8 / max(len(sizes), 1)
+    for i, size in enumerate(sizes):
+        rows = bars.filter(pl.col("n_memory") == size)
+        found = {row["problem"]: row for row in rows.iter_rows(named=True)}
+        places = [g for g, name in enumerate(groups) if name in found]
+        heights = [found[groups[g]]["score"] for g in places]
+        errors = [
+            [found[groups[g]]["score"] - found[groups[g]]["low"] for g in places],
+            [found[groups[g]]["high"] - found[groups[g]]["score"] for g in places],
+        ]
+        panel.bar(
+            [g + (i - (len(sizes) - 1) / 2.0) * width for g in places],
+            heights,
+            width,
+            yerr=errors,
+            color=SIZE_COLOURS.get(size, BLACK),
+            label=SIZE_LABELS.get(size, f"{size} memory states"),
+            error_kw={"lw": 1.0, "capsize": 1.5},
+        )
+    panel.axhline(1.0, color=BLACK, lw=0.8, ls="--", label="optimal")
+    panel.axhline(0.0, color=BLACK, lw=0.8)
+    panel.set_ylim(min(-0.02, panel.get_ylim()[0]), 1.08)
