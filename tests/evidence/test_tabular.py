@@ -24,7 +24,7 @@ def test_the_tmaze_by_hand():
     np.testing.assert_allclose(found.mean[0, 2:], 0.0, atol=1e-10)
 
 
-def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float) -> np.ndarray:
+def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float):
     """Q¹ − Q⁰ by loops over steps; `memory[t]` and `memory[t + 1]` are the bits around step t."""
     cells = 2 * n
     A0, A1, b0, b1 = np.zeros((cells, cells)), np.zeros((cells, cells)), *np.zeros((2, cells))
@@ -51,13 +51,21 @@ def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float) -> 
         A0[x, x] = A1[x, x] = 1.0
         b0[x] = b1[x] = typical
     v0, v1 = np.linalg.solve(A0, b0), np.linalg.solve(A1, b1)
-    total = np.zeros((cells, 2))
+    total, td_total, visits = np.zeros((3, cells, 2))
     for t in range(len(data)):
         x = 2 * data.observation[t] + memory[t][0]
         after = 2 * data.next_observation[t] + memory[t][1]
         td = data.reward[t] + gamma * v0[after] * (not data.terminated[t])
         total[x, data.action[t]] += returns[t] + tails[t] * v1[finals[t]] - td
-    return total
+        td_total[x, data.action[t]] += td
+        visits[x, data.action[t]] += 1
+    by_memory = np.zeros((cells, 2))
+    for o in range(n):
+        for a in range(2):
+            pair = slice(2 * o, 2 * o + 2)
+            mean = td_total[pair, a].sum() / max(visits[pair, a].sum(), 1)
+            by_memory[pair, a] = td_total[pair, a] - visits[pair, a] * mean
+    return total, by_memory
 
 
 @settings(max_examples=25)
@@ -88,7 +96,9 @@ def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
         if as_sparse:
             patch.setattr(tabular, "LARGEST_DENSE", 0)
         found = gaps(rows_of(index, probes, gamma), gamma, n, index.n_actions, probe=1)
-    np.testing.assert_allclose(found.total[0], plain_gaps(data, memory, n, gamma), atol=1e-9)
+    total, by_memory = plain_gaps(data, memory, n, gamma)
+    np.testing.assert_allclose(found.total[0], total, atol=1e-9)
+    np.testing.assert_allclose(found.by_memory[0], by_memory, atol=1e-9)
 
 
 def test_simulated_copies_have_the_transitions_of_the_data():

@@ -40,8 +40,9 @@ def tabular_evidence(
 
     The same statistics, with all their finite-sample bias, are computed on the data and on
     `replications` simulated copies that are Markov by construction; the p-value is the rank of the
-    data among them. `n_probes` random memories are tried besides the plain observations, and the
-    copies' loudest probe is what the data's loudest has to beat.
+    data among them. Besides the plain observations, `n_probes` random memories are tried: whether
+    TD and Monte Carlo values differ with them, and whether values depend on what they hold. The
+    copies' loudest voice is what the data's loudest has to beat.
     """
     probes = Probes(rng, n_probes, data.n_observations, data.n_actions)
     observed = rows_of(data, probes, gamma)
@@ -57,15 +58,19 @@ def tabular_evidence(
         advance(0.8 * done / replications)
 
     scale = float(own[None].returns.std())
-    scores, sizes_found, shares = [], [], []
     plain_noise = np.concatenate([gap.mean for gap in found[None][1:]])
+    # Each voice: its scores on the data and on every copy, its size, and who carries it.
+    scores, sizes_found, shares = [], [], []
     for kind in kinds:
-        total = np.concatenate([gap.total for gap in found[kind]])
         visits = np.concatenate([gap.visits for gap in found[kind]])
-        scores.append(np.maximum(_score(_norm(total, visits)), _score(_standardised(total))))
-        sizes_found.append(_null_size(total, visits, level))
-        shares.append(_excess_shares(total, visits, data.names))
-    scores_of_all = np.array(scores)  # [kinds, 1 + replications]
+        totals = [np.concatenate([gap.total for gap in found[kind]])]
+        if kind is not None:
+            totals.append(np.concatenate([gap.by_memory for gap in found[kind]]))
+        for total in totals:
+            scores.append(np.maximum(_score(_norm(total, visits)), _score(_standardised(total))))
+            sizes_found.append(_null_size(total, visits, level))
+            shares.append(_excess_shares(total, visits, data.names))
+    scores_of_all = np.array(scores)  # [voices, 1 + replications]
     loudest = scores_of_all.max(axis=0)
     p_value = float((1 + (loudest[1:] >= loudest[0]).sum()) / (1 + replications))
     winner = int(np.argmax(scores_of_all[:, 0]))
@@ -89,18 +94,21 @@ def _norm(total: Float[np.ndarray, "R X A"], visits: np.ndarray) -> Float[np.nda
 
 
 def _standardised(total: Float[np.ndarray, "R X A"]) -> Float[np.ndarray, "R"]:
-    """Σ z² over cells, each in units of its own noise: hears small but clear differences."""
+    """Σ z² over cells, each in units of its own noise: hears small but clear differences.
+
+    Mean and spread are over the data and the copies alike: under the hypothesis none stands out.
+    """
     flat = total.reshape(len(total), -1)
     spread = flat.std(axis=0)
     heard = spread > 1e-9 * np.abs(flat).max(initial=1e-300)
-    return (((flat[:, heard] - flat[1:, heard].mean(0)) / spread[heard]) ** 2).sum(axis=1)
+    return (((flat[:, heard] - flat[:, heard].mean(0)) / spread[heard]) ** 2).sum(axis=1)
 
 
 def _score(statistic: Float[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
     """On a common scale: cube roots of sums of squares are near normal."""
     root = np.cbrt(statistic)
-    spread = root[1:].std()
-    return (root - root[1:].mean()) / spread if spread > 0.0 else np.zeros_like(root)
+    spread = root.std()
+    return (root - root.mean()) / spread if spread > 0.0 else np.zeros_like(root)
 
 
 def _null_size(total: np.ndarray, visits: np.ndarray, level: float) -> Size:

@@ -7,9 +7,13 @@ Everything is a table of counts and sums over rows; a row is one step. With x th
     V¹ solves  Σ_{rows at x} (G + γⁿ V¹(x_T) − V¹(x)) = 0          (Monte Carlo: returns)
     Δ(x, a) =  mean_{rows at x,a} (G + γⁿ V¹(x_T)) − (r + γ V⁰(x')) = Q¹ − Q⁰
 
+and, with a probe, x = (o, m), also how far values depend on what the memory m holds,
+
+    M(o, m, a) =  Q⁰(o, m, a) − mean_{rows at o,a} (r + γ V⁰(x'))
+
 where G is the return up to the end of the episode and the term in V¹(x_T) is there only if the
 episode was truncated, at x_T, n steps on. Under the Markov hypothesis Δ is 0 up to noise, whatever
-the weights with which observations are visited.
+the weights with which observations are visited; and so is M.
 """
 
 from collections.abc import Iterator
@@ -126,6 +130,7 @@ class Gaps:
 
     total: Float[np.ndarray, "R X A"]
     visits: Float[np.ndarray, "R X A"]
+    by_memory: Float[np.ndarray, "R X A"]  # Q⁰ less its mean over memories, summed over visits
     returns: Float[np.ndarray, "N"]  # of every row, bootstrapped with V¹ where cut
 
     @property
@@ -178,7 +183,19 @@ def gaps(
     size = r_count * n * n_actions
     shape = (r_count, n, n_actions)
     total = sums(cell, size, monte_carlo - bootstrapped).reshape(shape)
-    return Gaps(total, sums(cell, size).reshape(shape).astype(np.float64), monte_carlo)
+    count = sums(cell, size).reshape(shape).astype(np.float64)
+    if probe is None:
+        return Gaps(total, count, np.zeros(shape), monte_carlo)
+    td = sums(cell, size, bootstrapped).reshape(shape)
+    return Gaps(total, count, td - count * _over_memories(td, count), monte_carlo)
+
+
+def _over_memories(total: np.ndarray, count: np.ndarray) -> Float[np.ndarray, "R X A"]:
+    """The mean over both memories of each observation and action, at each of the two."""
+    pairs = (len(total), -1, 2, total.shape[2])
+    both = total.reshape(pairs).sum(2, keepdims=True)
+    visits = count.reshape(pairs).sum(2, keepdims=True)
+    return np.repeat(both / np.maximum(visits, 1e-300), 2, axis=2).reshape(total.shape)
 
 
 class _Moves:
