@@ -15,7 +15,9 @@ from markovlens.pomdp.model import Pomdp
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+# Runs go through their steps in groups of at most so many, whose matrices fit into the cache.
 GROUP = 8
+CACHED_NUMBERS = 30_000
 
 
 class Logits(NamedTuple):
@@ -114,16 +116,18 @@ def advance(
             carry,
         )
 
-    n_runs = logits.policy.shape[0]
-    groups = jax.tree.map(partial(_split, _group_size(n_runs)), (logits, optimiser_state))
+    size = pomdp.n_states * logits.policy.shape[2]
+    group = _group_size(logits.policy.shape[0], size)
+    groups = jax.tree.map(partial(_split, group), (logits, optimiser_state))
     found = jax.lax.map(steps_of_group, groups)
     moving, optimiser_state, values = jax.tree.map(_join, found)
     return logits._replace(**moving), optimiser_state, values
 
 
-def _group_size(n_runs: int) -> int:
-    """The largest divisor of the number of runs that is not above GROUP."""
-    return max(size for size in range(1, GROUP + 1) if n_runs % size == 0)
+def _group_size(n_runs: int, size: int) -> int:
+    """The largest divisor of the number of runs whose systems of that size fit into the cache."""
+    most = max(1, min(GROUP, CACHED_NUMBERS // size**2))
+    return max(group for group in range(1, most + 1) if n_runs % group == 0)
 
 
 def _split(size: int, x: Array) -> Array:
