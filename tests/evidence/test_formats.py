@@ -1,4 +1,6 @@
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -113,3 +115,40 @@ def test_logged_data_takes_no_policy(tmp_path):
     np.savez(tmp_path / "a.npz", **STEPS)
     with pytest.raises(ValueError, match="already has its actions"):
         open_source(str(tmp_path / "a.npz"), model="PPO:x.zip")
+
+
+def test_minari_episodes(monkeypatch):
+    """Against a stand-in with Minari's episodes: one observation more than there are steps."""
+    episode = SimpleNamespace(
+        observations={"b": np.array([[1.0], [2.0], [3.0]]), "a": np.array([[7.0], [8.0], [9.0]])},
+        actions=np.array([0, 1]),
+        rewards=np.array([1.0, 2.0]),
+        terminations=np.array([False, False]),
+        truncations=np.array([False, False]),
+    )
+    dataset = SimpleNamespace(iterate_episodes=lambda: iter([episode, episode]))
+    stand_in = SimpleNamespace(load_dataset=lambda name, download: dataset)
+    monkeypatch.setitem(sys.modules, "minari", stand_in)
+    data = resolve("minari:some/data-v0")
+    assert data.length.tolist() == [2, 2]
+    assert data.truncated.tolist() == [False, True, False, True]
+    assert data.observation[:2].tolist() == [[7.0, 1.0], [8.0, 2.0]]
+    assert data.next_observation[1].tolist() == [9.0, 3.0]
+
+
+def test_models_are_sampled_from(monkeypatch, tmp_path):
+    (tmp_path / "m.zip").write_bytes(b"")
+
+    class PPO:
+        @classmethod
+        def load(cls, file, device):
+            return cls()
+
+        def predict(self, observation, deterministic):
+            assert not deterministic
+            return observation + 1, None
+
+    monkeypatch.setitem(sys.modules, "stable_baselines3", SimpleNamespace(PPO=PPO))
+    assert load_model(f"PPO:{tmp_path / 'm.zip'}", trust=True)(3) == 4
+    with pytest.raises(ValueError, match="no algorithm 'DQN'"):
+        load_model(f"DQN:{tmp_path / 'm.zip'}", trust=True)
