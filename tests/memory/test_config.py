@@ -21,6 +21,7 @@ def test_budget_counts_restarts_and_only_the_restarts_that_reveal():
     [
         ({"view": "fold"}, "did you mean 'folded'"),
         ({"optimizer": "adma"}, "did you mean 'adam'"),
+        ({"memory_steps": 0, "policy_steps": 0}, "nothing to do"),
         ({"restarts": 0}, "restarts must be at least 1"),
         ({"memory_steps": -1}, "memory_steps cannot be negative"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),

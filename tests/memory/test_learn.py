@@ -126,6 +126,15 @@ def test_best_recipe_solves_the_tmaze():
 
 
 @pytest.mark.slow
+def test_the_return_alone_does_not_solve_the_tmaze():
+    """Policy and memory by the gradient of the return, from random starts: no better than none."""
+    alone = MemoryConfig(memory_steps=0, policy_steps=0, joint_steps=2000, learning_rate=0.03)
+    for found in learn_memories(ml.library.tmaze(), 2, range(6), alone):
+        assert found.n_memory == 2
+        assert found.value < 1.1  # memoryless: 1.0363; with the colour: 2.1258
+
+
+@pytest.mark.slow
 def test_parity_check_needs_a_random_memory_first():
     parity = ml.library.parity_check()
     with pytest.raises(ValueError, match=r"zero for all 24 random policies.*random_memory=True"):

@@ -73,6 +73,8 @@ class MemoryConfig:
         for stage in STAGES:
             if self.steps(stage) < 0:
                 raise ValueError(f"{stage}_steps cannot be negative, got {self.steps(stage)}")
+        if not any(self.steps(stage) for stage in STAGES[1:-1]):
+            raise ValueError("memory_steps, policy_steps and joint_steps are all 0: nothing to do")
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate:g}")
         for name in ("lam1", "lam2"):
@@ -109,7 +111,7 @@ class MemoryConfig:
         >>> MemoryConfig(memory_steps=5).of_one_step == MemoryConfig(restarts=3).of_one_step
         True
         """
-        steps = {f"{stage}_steps": 0 for stage in STAGES}
+        steps = {f"{stage}_steps": 1 for stage in STAGES}
         return replace(
             self,
             init_scale=1.0,

@@ -150,18 +150,21 @@ class MemoryRun:
         return np.asarray(losses("memory", self.config.of_one_step, self.pomdp, logits))
 
     def _enter(self, stage: Stage) -> None:
-        n_memory = self.n_memory
-        if stage == "memory" and not self.config.random_memory:
-            self.logits = self.logits._replace(memory=self._random_memory())
         if stage == "policy" and self.config.policy_start == "fresh":
-            shape = (self.pomdp.n_observations, n_memory, self.pomdp.n_actions)
-            fresh = FRESH_SCALE * self._normal(2, shape)
-            self.logits = self.logits._replace(policy=fresh)
+            shape = (self.pomdp.n_observations, self.n_memory, self.pomdp.n_actions)
+            self.logits = self.logits._replace(policy=FRESH_SCALE * self._normal(2, shape))
         if stage == "polish":
             self._keep_best_restarts()
         if stage != "reveal":
-            self.logits = self.logits._replace(policy=_repeat(self.logits.policy, n_memory))
+            self._grow()
         self._optimiser_state = self._start(stage)
+
+    def _grow(self) -> None:
+        """From no memory to a random one, and the policy to the same in all of its states."""
+        policy, memory = self.logits
+        if memory.shape[-1] != self.n_memory:
+            memory = self._random_memory()
+        self.logits = Logits(_repeat(policy, self.n_memory), memory)
 
     def _leave(self, stage: Stage) -> None:
         if stage == "reveal":
