@@ -2,14 +2,13 @@
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.cell import Cell, gate_weights
 from markovlens.agents.layers import Dense
-from markovlens.agents.recurrence import Rule, recur
+from markovlens.agents.recurrence import Rule, recur, sigmoid
 
 
 class GRU(Cell):
@@ -61,7 +60,7 @@ def _gru(
 def _gru_gates(x: Float[Array, "... K"], gates: Float[Array, "... K"]) -> tuple[Array, ...]:
     x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
     g_r, g_z, g_n = jnp.split(gates, 3, axis=-1)
-    reset, update = jax.nn.sigmoid(x_r + g_r), jax.nn.sigmoid(x_z + g_z)
+    reset, update = sigmoid(x_r + g_r), sigmoid(x_z + g_z)
     return reset, update, jnp.tanh(x_n + reset * g_n)
 
 

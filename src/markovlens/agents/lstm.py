@@ -1,14 +1,13 @@
 """Long short-term memory."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.cell import Cell, gate_weights
 from markovlens.agents.layers import Dense
-from markovlens.agents.recurrence import Rule, recur
+from markovlens.agents.recurrence import Rule, recur, sigmoid
 
 
 class LSTM(Cell):
@@ -61,7 +60,6 @@ def _lstm(
 
 def _lstm_gates(x: Float[Array, "... K"], gates: Float[Array, "... K"]) -> tuple[Array, ...]:
     admit, keep, show, candidate = jnp.split(x + gates, 4, axis=-1)
-    sigmoid = jax.nn.sigmoid
     return sigmoid(admit), sigmoid(keep), sigmoid(show), jnp.tanh(candidate)
 
 

@@ -97,3 +97,8 @@ def _hidden(memory: Float[Array, "... M"], weight: Float[Array, "H K"]) -> Float
 
 def _keep(first: Bool[Array, "T N"]) -> Float[Array, "T N 1"]:
     return (~first).astype(jnp.float32)[..., None]
+
+
+def sigmoid(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1 / (1 + e^-x) as ½ + ½ tanh(x/2), which XLA computes a good deal faster on a CPU."""
+    return 0.5 + 0.5 * jnp.tanh(0.5 * x)
