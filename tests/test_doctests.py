@@ -15,7 +15,7 @@ def modules_with_examples():
         if found.name.startswith("markovlens.cli"):
             continue
         module = import_module(found.name)
-        if any(test.examples for test in finder.find(module)):
+        if any(_to_run(test) for test in finder.find(module)):
             yield found.name
 
 
@@ -25,3 +25,7 @@ def test_examples(name, tmp_path, monkeypatch):
     failures, tried = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried > 0
     assert failures == 0
+
+
+def _to_run(test):
+    return [example for example in test.examples if doctest.SKIP not in example.options]

@@ -88,7 +88,7 @@ class EpisodeStatistics(eqx.Module):
     >>> statistics = EpisodeStatistics(n=2, gamma=0.9)
     >>> ended = jnp.array([[False, False], [True, False]])
     >>> statistics, episodes = statistics.update(jnp.ones((2, 2)), ended)
-    >>> float(episodes.mean(episodes.discounted))
+    >>> round(float(episodes.mean(episodes.discounted)), 3)
     1.9
     """
 

@@ -38,7 +38,7 @@ def lambda_discrepancy(
 
     >>> import markovlens as ml
     >>> tmaze = ml.library.tmaze()
-    >>> bool(ml.lambda_discrepancy(tmaze, ml.random_policy(tmaze, seed=0)) > 0.01)
+    >>> float(ml.lambda_discrepancy(tmaze, ml.random_policy(tmaze, seed=0))) > 0.01
     True
     """
     for kind, got, known in (
