@@ -35,9 +35,9 @@ def moves(pomdp: Pomdp, learned: LearnedMemory, seldom: float = SELDOM) -> list[
     >>> from markovlens.memory.learn import learn_memory
     >>> from markovlens.pomdp import library
     >>> tmaze = library.tmaze(corridor=1)
-    >>> found = learn_memory(tmaze, 2, recipe="best", restarts=1, polish_steps=0)  # doctest: +SKIP
-    >>> sorted({move.action for move in moves(tmaze, found) if move.observation == "blue"})  # doctest: +SKIP
-    ['right']
+    >>> found = learn_memory(tmaze, 2, recipe="best")  # doctest: +SKIP
+    >>> {m.action for m in moves(tmaze, found) if m.observation == "blue"}  # doctest: +SKIP
+    {'right'}
     """
     shares = flow(pomdp, learned)
     visits = shares.sum(axis=(2, 3))
