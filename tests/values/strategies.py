@@ -10,7 +10,7 @@ SIZES = [(1, 1, 1), (3, 2, 1), (4, 1, 3), (5, 3, 4), (6, 2, 5)]
 
 
 @st.composite
-def pomdps(draw, sizes=SIZES, gammas=(0.0, 0.5, 0.9, 0.99, 0.999)):
+def pomdps(draw, sizes=SIZES, gammas=(0.0, 0.5, 0.9, 0.99, 0.999), may_end=True):
     """POMDPs with stochastic or deterministic Φ, terminal states, and unseen observations."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_states, n_actions, n_observations = draw(st.sampled_from(sizes))
@@ -24,7 +24,7 @@ def pomdps(draw, sizes=SIZES, gammas=(0.0, 0.5, 0.9, 0.99, 0.999)):
         Phi[:, -1] = 0.0
         Phi[Phi.sum(axis=1) == 0.0, 0] = 1.0
         Phi /= Phi.sum(axis=1, keepdims=True)
-    if draw(st.booleans()):
+    if may_end and draw(st.booleans()):
         T[:, -1], R[-1] = np.eye(n_states)[-1], 0.0
     p0 = rng.dirichlet(np.full(n_states, concentration))
     return ml.Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=draw(st.sampled_from(gammas)))
