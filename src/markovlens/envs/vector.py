@@ -58,9 +58,9 @@ def vector_reset(env: Env, key: PRNGKeyArray, n: int) -> VectorState:
 
 def draw_supplies(env: Env, key: PRNGKeyArray, n: int, length: int) -> Supplies:
     """The noise of every step, and a stock of starts for the episodes to come."""
-    keys = jax.random.split(key, length * n + 1)
-    noise = jax.vmap(jax.vmap(env.noise))(keys[1:].reshape(length, n))
-    return Supplies(noise, draw_starts(env, keys[0], n, stock_size(env, n, length)))
+    noise_key, start_key = jax.random.split(key)
+    noise = jax.vmap(jax.vmap(env.noise))(jax.random.split(noise_key, (length, n)))
+    return Supplies(noise, draw_starts(env, start_key, n, stock_size(env, n, length)))
 
 
 def unroll(
