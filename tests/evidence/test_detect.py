@@ -41,6 +41,7 @@ def test_a_markov_chain_is_markov():
     assert found.remedies == ()
     assert found.interval[0] == 0.0
     assert "no memory needed" in found.explain()
+    assert "with memory" in found.explain()
 
 
 def test_merged_states_are_not_markov():

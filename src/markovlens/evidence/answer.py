@@ -83,6 +83,7 @@ class Detection:
             f"  λ-discrepancy  {self.discrepancy:.4g} in units of the return "
             f"({self.discrepancy / unit:.1%} of its standard deviation), "
             f"{1 - self.level:.0%} interval {low:.4g} to {high:.4g}",
+            f"  with memory    {self.remembered:.4g} ({self.remembered / unit:.1%})",
             f'  p-value        {self.p_value:.3g} against "the observations are Markov"',
             f"  data           {self.steps:,} steps, {self.episodes:,} episodes, "
             f"gamma {self.gamma:g}, {self.method} observations",
