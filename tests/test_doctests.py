@@ -9,6 +9,10 @@ import pytest
 import markovlens
 
 
+def _to_run(test):
+    return [example for example in test.examples if doctest.SKIP not in example.options]
+
+
 def modules_with_examples():
     finder = doctest.DocTestFinder()
     for found in pkgutil.walk_packages(markovlens.__path__, "markovlens."):
@@ -25,7 +29,3 @@ def test_examples(name, tmp_path, monkeypatch):
     failures, tried = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried > 0
     assert failures == 0
-
-
-def _to_run(test):
-    return [example for example in test.examples if doctest.SKIP not in example.options]
