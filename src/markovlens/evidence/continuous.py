@@ -10,7 +10,9 @@ of the episodes teach V, h and the function of present and past that best predic
 the probe; in the other half the probe, less its mean given o_t, is correlated with the target less
 h; then the halves change places. Errors in h matter only where the probe's conditional mean is
 wrong too, and what is left of their product is measured between nearest neighbours from different
-episodes and taken off. The sum is compared with a normal distribution.
+episodes and taken off. With many steps even the rest would be significant, so the hypothesis
+allows for it: the past adds no more than 5% of the return's standard deviation. The sum, less that,
+is compared with a normal distribution.
 """
 
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 TARGET_LAMBDA = 0.9  # long enough that chance outweighs what features miss in one step
+ALLOWANCE = 0.05  # standard deviations of the return that features may miss
 DECAYS = (0.5, 0.9, 0.99)  # of the memories of older observations and actions
 FARTHEST = 4.0  # standard deviations; the past is clipped beyond
 BLOCK = 100  # steps within which the errors of targets may be correlated
@@ -66,6 +69,7 @@ def continuous_evidence(
     The first `skip` steps of each episode are left out: there a stack of frames is not yet full.
     """
     inputs = _inputs(data, skip)
+    scale = float(discounted_sum_to_end(data.reward, data, gamma).std())
     fold, inner = _halves(rng, data), _halves(rng, data)
     values = Smooth(rng, inputs.present.shape[1], VALUE_COSINES, (1.0, 2.5), products=True)
     errors = [_td_errors(data, inputs, values, gamma, fold == f) for f in (0, 1)]
@@ -82,8 +86,8 @@ def continuous_evidence(
         coefficient = _less_neighbours(probe, inputs.present[test], data.episode[test])
         score = np.bincount(np.unique(block[test], return_inverse=True)[1], coefficient * left)
         noise = np.sqrt((score**2).sum()) + 1e-300
-        total += score.sum() / noise / np.sqrt(2.0)
         spread = len(probe) * probe.std() + 1e-300
+        total += (score.sum() - ALLOWANCE * scale * spread) / noise / np.sqrt(2.0)
         explained.append(max(score.sum(), 0.0) / spread)
         bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / spread)
         shares += _shares(probe, inputs, test)
@@ -98,7 +102,7 @@ def continuous_evidence(
         upper=max(found.upper, float(np.mean(bounds))),
         revealed_by="memory",
         shares={inputs.names[i]: float(shares[i] / shares.sum()) for i in order},
-        scale=float(discounted_sum_to_end(data.reward, data, gamma).std()),
+        scale=scale,
     )
 
 
