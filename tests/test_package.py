@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import markovlens as ml
 
@@ -30,3 +31,9 @@ def test_using_it_changes_no_jax_setting():
 def test_every_public_name_resolves():
     for name in ml.__all__:
         assert getattr(ml, name) is not None
+
+
+def test_every_public_name_is_in_the_api_page():
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    for name in ml.__all__:
+        assert f"ml.{name}" in page

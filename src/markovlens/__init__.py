@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from markovlens.agents.config import PPOConfig as PPOConfig
+    from markovlens.agents.evaluate import evaluate as evaluate
+    from markovlens.agents.run import Run as Run
     from markovlens.agents.run import load_run as load_run
     from markovlens.agents.training import train as train
+    from markovlens.agents.training import train_together as train_together
     from markovlens.envs.registry import make as make
     from markovlens.evidence.detect import detect as detect
     from markovlens.evidence.trajectories import Trajectories as Trajectories
+    from markovlens.memory.config import MemoryConfig as MemoryConfig
     from markovlens.memory.expand import fold_memory as fold_memory
     from markovlens.memory.expand import product_memory as product_memory
+    from markovlens.memory.learn import learn_memories as learn_memories
     from markovlens.memory.learn import learn_memory as learn_memory
+    from markovlens.memory.learned import LearnedMemory as LearnedMemory
     from markovlens.pomdp import library as library
     from markovlens.pomdp.cassandra import parse_pomdp as parse_pomdp
     from markovlens.pomdp.cassandra import read_pomdp as read_pomdp
@@ -37,14 +43,19 @@ if TYPE_CHECKING:
 
 # Where each name lives; `library` is a module itself.
 _HOMES = {
+    "LearnedMemory": "memory.learned",
+    "MemoryConfig": "memory.config",
     "PPOConfig": "agents.config",
     "Pomdp": "pomdp.model",
+    "Run": "agents.run",
     "Trajectories": "evidence.trajectories",
     "detect": "evidence.detect",
     "effective_mdp": "values.td_lambda",
+    "evaluate": "agents.evaluate",
     "explain": "values.theorems",
     "fold_memory": "memory.expand",
     "lambda_discrepancy": "values.discrepancy",
+    "learn_memories": "memory.learn",
     "learn_memory": "memory.learn",
     "library": "pomdp.library",
     "load_run": "agents.run",
@@ -60,6 +71,7 @@ _HOMES = {
     "state_values": "values.td_lambda",
     "state_weights": "values.occupancy",
     "train": "agents.training",
+    "train_together": "agents.training",
     "uniform_policy": "pomdp.policies",
     "v_values": "values.td_lambda",
     "write_pomdp": "pomdp.cassandra",

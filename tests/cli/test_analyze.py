@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 
 import markovlens as ml
-from markovlens.cli.main import main
 
 
-def run(capsys, *argv):
-    with pytest.raises(SystemExit) as stopped:
-        main(["analyze", *argv])
-    out, err = capsys.readouterr()
-    return stopped.value.code, out, err
-
-
-def test_json_equals_the_library(capsys):
-    code, out, _ = run(capsys, "tiger", "--policy", "random:3", "--lam", "0", "0.5", "1", "--json")
+def test_json_equals_the_library(command):
+    code, out, _ = command(
+        "analyze", "tiger", "--policy", "random:3", "--lam", "0", "0.5", "1", "--json"
+    )
     assert code == 0
     shown = json.loads(out)
     tiger = ml.library.tiger()
@@ -32,17 +26,19 @@ def test_json_equals_the_library(capsys):
     assert shown["case"] == "partially observable"
 
 
-def test_occupancy_weights_add_up_too(capsys):
-    _, out, _ = run(capsys, "cheese", "--weighting", "occupancy", "--policy", "random:1", "--json")
+def test_occupancy_weights_add_up_too(command):
+    _, out, _ = command(
+        "analyze", "cheese", "--weighting", "occupancy", "--policy", "random:1", "--json"
+    )
     shown = json.loads(out)
     squares = sum(row["discrepancy"] ** 2 for row in shown["observations"])
     assert squares == pytest.approx(shown["discrepancy"] ** 2)
 
 
-def test_table_plot_and_a_policy_from_a_file(capsys, tmp_path):
+def test_table_plot_and_a_policy_from_a_file(command, tmp_path):
     policy, picture = tmp_path / "policy.txt", tmp_path / "tiger.png"
     np.savetxt(policy, np.asarray(ml.random_policy(ml.library.tiger(), 5)))
-    code, out, _ = run(capsys, "tiger", "--policy", str(policy), "--plot", str(picture))
+    code, out, _ = command("analyze", "tiger", "--policy", str(policy), "--plot", str(picture))
     assert code == 0
     assert "λ-discrepancy between λ=0 and λ=1" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -58,7 +54,5 @@ def test_table_plot_and_a_policy_from_a_file(capsys, tmp_path):
         (["tiger", "--plot", "x.gif"], ".png, .svg or .pdf"),
     ],
 )
-def test_bad_input(argv, message, capsys):
-    code, _, err = run(capsys, *argv)
-    assert code == 2
-    assert message in err
+def test_bad_input(argv, message, refused):
+    assert message in refused("analyze", *argv)

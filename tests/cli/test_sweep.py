@@ -3,7 +3,6 @@
 import polars as pl
 import pytest
 
-from markovlens.cli import main
 from markovlens.files import write_parquet
 from tests.experiments.test_figures import rows
 
@@ -14,13 +13,6 @@ seeds.sweep = 1
 [agents.ld]
 grid.beta = [0.5]
 """
-
-
-def run(capsys, *argv):
-    with pytest.raises(SystemExit) as stop:
-        main(list(argv))
-    out, error = capsys.readouterr()
-    return stop.value.code, out, error
 
 
 @pytest.mark.parametrize(
@@ -35,33 +27,27 @@ def run(capsys, *argv):
         (GOOD, ("--gpus", "1"), "--gpus are for --executor ray"),
     ],
 )
-def test_bad_experiments(tmp_path, capsys, text, options, message):
+def test_bad_experiments(tmp_path, refused, text, options, message):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    code, _, error = run(capsys, "sweep", str(file), "--out", str(tmp_path / "out"), *options)
-    assert code == 2
-    assert message in error
-    assert len(error.strip().splitlines()) == 1
+    assert message in refused("sweep", str(file), "--out", str(tmp_path / "out"), *options)
 
 
-def test_unknown_experiment(capsys):
-    code, _, error = run(capsys, "sweep", "fig-ppo-smal")
-    assert code == 2
-    assert "did you mean 'fig-ppo-small'?" in error
+def test_unknown_experiment(refused):
+    assert "did you mean 'fig-ppo-small'?" in refused("sweep", "fig-ppo-smal")
 
 
-def test_report_of_a_parquet_file(tmp_path, capsys):
+def test_report_of_a_parquet_file(tmp_path, command):
     both = [rows("tiger", agent, 0, [1.0, 2.0]) for agent in ("ld", "rnn")]
     write_parquet(tmp_path / "curves.parquet", pl.concat(both))
     page = tmp_path / "page.html"
-    code, out, _ = run(capsys, "report", str(tmp_path / "curves.parquet"), "-o", str(page))
+    code, out, _ = command("report", str(tmp_path / "curves.parquet"), "-o", str(page))
     assert code == 0
     assert "2 runs, 0 episodes" in out
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_report_of_nothing(tmp_path, capsys):
-    code, _, error = run(capsys, "report", str(tmp_path / "no"), "-o", str(tmp_path / "page.html"))
-    assert code == 2
+def test_report_of_nothing(tmp_path, refused):
+    error = refused("report", str(tmp_path / "no"), "-o", str(tmp_path / "page.html"))
     assert "there are no results at" in error
     assert not (tmp_path / "page.html").exists()

@@ -2,42 +2,36 @@
 
 import pytest
 
-from markovlens.cli import main
 
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(["watch", *arguments])
-    return stopped.value.code
-
-
-def test_in_the_terminal(capsys):
-    assert run("tmaze-5", "--steps", "3", "--seed", "1") == 0
-    out = capsys.readouterr().out
+def test_in_the_terminal(command):
+    code, out, _ = command("watch", "tmaze-5", "--steps", "3", "--seed", "1")
+    assert code == 0
     moments = out.strip().split("\n\n")
     assert [m.splitlines()[0].split()[2] for m in moments] == ["0", "1", "2", "3"]
     assert all("sees: " in moment for moment in moments)
 
 
-def test_the_same_seed_is_the_same_episode(capsys):
-    outputs = []
-    for seed in ("1", "1", "2"):
-        run("rocksample-11-11", "--steps", "8", "--seed", seed)
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1] != outputs[2]
+def test_the_same_seed_is_the_same_episode(command):
+    first, again, other = (
+        command("watch", "rocksample-11-11", "--steps", "8", "--seed", seed).out
+        for seed in ("1", "1", "2")
+    )
+    assert first == again != other
 
 
 @pytest.mark.parametrize("kind", ["gif", "mp4", "html"])
-def test_files(kind, tmp_path, capsys):
+def test_files(kind, tmp_path, command):
     path = tmp_path / "deeper" / f"episode.{kind}"
-    assert run("tmaze-5", "--steps", "4", "--out", str(path)) == 0
+    code, out, _ = command("watch", "tmaze-5", "--steps", "4", "--out", str(path))
+    assert code == 0
     assert path.stat().st_size > 1000
-    assert "5 frames" in capsys.readouterr().out
+    assert "5 frames" in out
 
 
-def test_battleship_is_played_by_its_mask(capsys):
-    assert run("battleship-5", "--steps", "40") == 0
-    last = capsys.readouterr().out.strip().split("\n\n")[-1]
+def test_battleship_is_played_by_its_mask(command):
+    code, out, _ = command("watch", "battleship-5", "--steps", "40")
+    assert code == 0
+    last = out.strip().split("\n\n")[-1]
     assert "terminated" in last
     assert int(last.split("step ")[1].split(",")[0]) <= 25
 
@@ -52,25 +46,18 @@ def test_battleship_is_played_by_its_mask(capsys):
         (["tmaze-5", "--policy", "no/such/run"], "no/such/run"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
-    assert run(*arguments) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
+def test_bad_input_is_one_line(arguments, message, refused):
+    assert message in refused("watch", *arguments)
 
 
 @pytest.mark.slow
-def test_a_trained_run_plays_what_it_was_trained_on(tmp_path, capsys):
+def test_a_trained_run_plays_what_it_was_trained_on(tmp_path, command, refused):
     folder = str(tmp_path / "run")
     arguments = ["--env", "tmaze-5", "--algo", "rnn", "--steps", "512", "--out", folder]
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", *arguments])
-    assert stopped.value.code == 0
-    capsys.readouterr()
-    assert run("tmaze-5", "--policy", folder, "--steps", "4") == 0
-    first = capsys.readouterr().out
+    assert command("train", *arguments).code == 0
+    watch = ("watch", "tmaze-5", "--policy", folder, "--steps", "4")
+    code, first, _ = command(*watch)
+    assert code == 0
     assert "sees: corridor" in first or "sees: blue" in first or "sees: red" in first
-    assert run("tmaze-5", "--policy", folder, "--steps", "4") == 0
-    assert capsys.readouterr().out == first
-    assert run("tiger", "--policy", folder) == 2
-    assert "was trained on tmaze-5" in capsys.readouterr().err
+    assert command(*watch) == (0, first, "")
+    assert "was trained on tmaze-5" in refused("watch", "tiger", "--policy", folder)

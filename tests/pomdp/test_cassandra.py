@@ -204,90 +204,61 @@ def test_windows_lines_old_encodings_and_byte_order_marks(tmp_path):
 # Errors
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            HEAD + "T: go\n1 0 0\n0 0.5 0.4\n0 0 1",
-            r"8:1: T of action 'go' in state 'b' sums to 0\.9",
-        ),
-        (
-            HEAD + REST + "T: go : c : a 0.5",
-            r"10:4: T of action 'go' in state 'c' sums to 1\.16667",
-        ),
-        (
-            HEAD + REST + "O: stay : b\n 0.5 0.6",
-            r"11:2: O of action 'stay' leading to state 'b' sum",
-        ),
-        (HEAD + REST + "O: stay : b\n 0 0", r"11:2: O of action 'stay' .* sums to 0, expected 1"),
-        (HEAD + "T: go identity", r"6:15: T of action 'stay' in state 'a' is never given"),
-        (
-            HEAD + "T: go\n1 0 0\n0 -1 2 0 0 1",
-            r"8:3: got '-1', expected a probability between 0 and 1",
-        ),
-        (HEAD + "T: go : a : b 1.5", r"6:15: got '1\.5', expected a probability"),
-        (
-            HEAD + "T: go : a : d 0.5",
-            r"6:13: got 'd', expected one of the states \(a, b, c\), its num",
-        ),
-        (
-            HEAD + "T: go : 3 : b 0.5",
-            r"6:9: got '3', expected one of the states .*\(0 to 2\), or \*",
-        ),
-        (HEAD + "O: fly uniform", r"6:4: got 'fly', expected one of the actions \(go, stay\)"),
-        (HEAD + "O: go : a : z 1", r"6:13: got 'z', expected one of the observations \(x, y\)"),
-        (
-            HEAD + "T: go\n1 0 0 0 1 0 0 0",
-            r"7:16: got the end of the text, expected a number \(8 of 9",
-        ),
-        (HEAD + "T: go\n1 0 0 0 1 0 0 0 1 0", r"7:19: got '0', expected one of discount:"),
-        (
-            HEAD + "T: go\n1 0 0 0 1 O 0 0 1",
-            r"7:11: got 'O', expected a number \(5 of 9 read so far",
-        ),
-        (HEAD + "T: go\n1 0 0 0 1 0 0 0 1e", r"7:17: got '1e', expected a number"),
-        (HEAD + "T: go\nidentical", r"7:1: got 'identical', expected 3 rows of 3 transition"),
-        (
-            HEAD + "T: go : a\nident",
-            r"7:1: got 'ident', expected 3 transition probabilities, or 'un",
-        ),
-        (HEAD + "O: go identity", r"6:7: got 'identity', expected 3 rows of 2 observation prob"),
-        (
-            HEAD + "O: go : a reset",
-            r"6:11: got 'reset', expected 2 observation probabilities, or 'u",
-        ),
-        (HEAD + "R: go : a : b : x", r"6:18: got the end of the text, expected a number \(0 of 1"),
-        (HEAD + "R: go 1", r"6:7: got '1', expected ':' and then one of the states"),
-        (HEAD + "Q: go", r"6:1: got 'Q', expected one of discount:, values:, states:"),
-        (HEAD + "start: 0.5 0.4 0", r"6:8: the start probabilities sum to 0\.9, expected 1"),
-        (HEAD + "start: 0.5 0.6 -0.1", r"6:16: got '-0\.1', expected a probability"),
-        (HEAD + "start: d", r"6:8: got 'd', expected one of the states"),
-        (
-            HEAD + "start exclude: a b c",
-            r"6:16: got 'a', expected states to exclude that leave one",
-        ),
-        (HEAD + "start include:\nT: go uniform", r"7:1: got 'T', expected states to include"),
-        (
-            HEAD + REST + "start with: a",
-            r"10:7: got 'with', expected ':', 'include:' or 'exclude:'",
-        ),
-        (HEAD + "states: 4", r"6:7: states are declared a second time"),
-        ("states: a b a", r"1:13: got 'a', expected states that differ"),
-        ("states: a 1", r"1:11: got '1', expected the name of one of the states"),
-        ("states: 0", r"1:9: got '0', expected at least 1 of the states"),
-        (
-            "states: actions: a",
-            r"1:9: got 'actions', expected the number of states, or their names",
-        ),
-        ("states: 2 T: go identity", r"1:11: got 'T', expected 'actions:' first"),
-        ("start: uniform", r"1:6: got ':', expected 'states:' before 'start'"),
-        ("discount: 1.5", r"1:11: got '1\.5', expected a discount in \[0, 1\]"),
-        ("discount 0.5", r"1:10: got '0\.5', expected ':' after discount"),
-        ("values: money", r"1:9: got 'money', expected 'reward' or 'cost'"),
-        (HEAD[14:] + REST, r"got the end of the text, expected 'discount:'"),
-        ("", r"1:1: got the end of the text, expected 'states:' first"),
-    ],
-)
+# What is wrong, and what is said: after the preamble, after a whole model, and on its own.
+AFTER_HEAD = {
+    "T: go\n1 0 0\n0 0.5 0.4\n0 0 1": r"8:1: T of action 'go' in state 'b' sums to 0\.9",
+    "T: go identity": r"6:15: T of action 'stay' in state 'a' is never given",
+    "T: go\n1 0 0\n0 -1 2 0 0 1": r"8:3: got '-1', expected a probability between 0 and 1",
+    "T: go : a : b 1.5": r"6:15: got '1\.5', expected a probability",
+    "T: go : a : d 0.5": r"6:13: got 'd', expected one of the states \(a, b, c\), its num",
+    "T: go : 3 : b 0.5": r"6:9: got '3', expected one of the states .*\(0 to 2\), or \*",
+    "O: fly uniform": r"6:4: got 'fly', expected one of the actions \(go, stay\)",
+    "O: go : a : z 1": r"6:13: got 'z', expected one of the observations \(x, y\)",
+    "T: go\n1 0 0 0 1 0 0 0": r"7:16: got the end of the text, expected a number \(8 of 9",
+    "T: go\n1 0 0 0 1 0 0 0 1 0": r"7:19: got '0', expected one of discount:",
+    "T: go\n1 0 0 0 1 O 0 0 1": r"7:11: got 'O', expected a number \(5 of 9 read so far",
+    "T: go\n1 0 0 0 1 0 0 0 1e": r"7:17: got '1e', expected a number",
+    "T: go\nidentical": r"7:1: got 'identical', expected 3 rows of 3 transition",
+    "T: go : a\nident": r"7:1: got 'ident', expected 3 transition probabilities, or 'un",
+    "O: go identity": r"6:7: got 'identity', expected 3 rows of 2 observation prob",
+    "O: go : a reset": r"6:11: got 'reset', expected 2 observation probabilities, or 'u",
+    "R: go : a : b : x": r"6:18: got the end of the text, expected a number \(0 of 1",
+    "R: go 1": r"6:7: got '1', expected ':' and then one of the states",
+    "Q: go": r"6:1: got 'Q', expected one of discount:, values:, states:",
+    "start: 0.5 0.4 0": r"6:8: the start probabilities sum to 0\.9, expected 1",
+    "start: 0.5 0.6 -0.1": r"6:16: got '-0\.1', expected a probability",
+    "start: d": r"6:8: got 'd', expected one of the states",
+    "start exclude: a b c": r"6:16: got 'a', expected states to exclude that leave one",
+    "start include:\nT: go uniform": r"7:1: got 'T', expected states to include",
+    "states: 4": r"6:7: states are declared a second time",
+}
+AFTER_REST = {
+    "T: go : c : a 0.5": r"10:4: T of action 'go' in state 'c' sums to 1\.16667",
+    "O: stay : b\n 0.5 0.6": r"11:2: O of action 'stay' leading to state 'b' sum",
+    "O: stay : b\n 0 0": r"11:2: O of action 'stay' .* sums to 0, expected 1",
+    "start with: a": r"10:7: got 'with', expected ':', 'include:' or 'exclude:'",
+}
+ALONE = {
+    "states: a b a": r"1:13: got 'a', expected states that differ",
+    "states: a 1": r"1:11: got '1', expected the name of one of the states",
+    "states: 0": r"1:9: got '0', expected at least 1 of the states",
+    "states: actions: a": r"1:9: got 'actions', expected the number of states, or their names",
+    "states: 2 T: go identity": r"1:11: got 'T', expected 'actions:' first",
+    "start: uniform": r"1:6: got ':', expected 'states:' before 'start'",
+    "discount: 1.5": r"1:11: got '1\.5', expected a discount in \[0, 1\]",
+    "discount 0.5": r"1:10: got '0\.5', expected ':' after discount",
+    "values: money": r"1:9: got 'money', expected 'reward' or 'cost'",
+    HEAD[14:] + REST: r"got the end of the text, expected 'discount:'",
+    "": r"1:1: got the end of the text, expected 'states:' first",
+}
+MISTAKES = {
+    **{HEAD + text: message for text, message in AFTER_HEAD.items()},
+    **{HEAD + REST + text: message for text, message in AFTER_REST.items()},
+    **ALONE,
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_errors_say_where_what_and_what_instead(text, message):
     with pytest.raises(ValueError, match=rf"^test\.POMDP:(\d+:\d+: )?{message}"):
         parse_pomdp(text, name="test.POMDP")

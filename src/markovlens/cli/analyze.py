@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    model: Annotated[str, tyro.conf.Positional],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     policy: str = "uniform",
     lam: tuple[float, ...] = (0.0, 1.0),
     norm: Literal["l2", "max"] = "l2",

@@ -9,7 +9,7 @@ MARKOV, NOT_MARKOV, UNDECIDED = 0, 1, 3
 
 
 def detect(
-    source: Annotated[str, tyro.conf.Positional],
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
     /,
     gamma: float | None = None,
     steps: int = 50_000,

@@ -9,7 +9,7 @@ from markovlens.cli.output import print_json, print_table
 
 
 def evaluate(
-    run: Annotated[Path, tyro.conf.Positional],
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     episodes: int = 100,
     greedy: bool = False,
     seed: int = 1_000_000,

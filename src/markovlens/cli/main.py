@@ -7,8 +7,6 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import NoReturn
 
-import tyro
-
 # Each command is the function of the same name in the module of the same name, imported only when
 # it is called for: `markovlens --help` needs neither JAX nor matplotlib.
 COMMANDS = {
@@ -71,8 +69,10 @@ def _run(argv: list[str]) -> int | None:
         from markovlens.names import unknown_name
 
         raise unknown_name("command", argv[0], COMMANDS)
+    from markovlens.cli.arguments import bind
+
     command = getattr(import_module(f"markovlens.cli.{argv[0]}"), argv[0])
-    return tyro.cli(command, prog=f"markovlens {argv[0]}", args=argv[1:])
+    return bind(command, f"markovlens {argv[0]}", argv[1:])()
 
 
 def _usage() -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def remember(
-    model: Annotated[str, tyro.conf.Positional],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     states: int = 2,
     seed: int = 0,
     recipe: Literal["best", "paper"] = "best",

@@ -7,7 +7,7 @@ import tyro
 
 
 def report(
-    runs: Annotated[list[Path], tyro.conf.Positional],
+    runs: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
     title: str | None = None,
     episode_steps: int = 200,

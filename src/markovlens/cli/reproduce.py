@@ -7,7 +7,7 @@ import tyro
 
 
 def reproduce(
-    item: Annotated[str | None, tyro.conf.Positional] = None,
+    item: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[ITEM]")] = None,
     scale: Literal["quick", "paper"] = "quick",
     results: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
     out: Path = Path("out"),

@@ -14,7 +14,7 @@ LONGEST = 10_000  # steps to simulate when nothing is discounted
 
 
 def solve(
-    model: Annotated[str, tyro.conf.Positional],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     tol: float = 1e-3,
     time: float | None = None,
     simulate: int = 0,

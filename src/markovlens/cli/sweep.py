@@ -10,7 +10,7 @@ from markovlens.cli.output import print_json, print_table
 
 
 def sweep(
-    file: Annotated[str, tyro.conf.Positional],
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     out: Path | None = None,
     stage: Literal["all", "sweep", "report"] = "all",
     scale: str = "paper",

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from markovlens.agents.config import PPOConfig
+from markovlens.agents.seeds import parse_seeds
 from markovlens.cli.output import print_json, print_table
 
 
@@ -84,23 +85,3 @@ def _what(
 def _default_folder(config: PPOConfig) -> Path:
     plain = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env)
     return Path("runs") / f"{plain}-{config.algo}"
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Seeds as people write them.
-
-    >>> parse_seeds("0..3,7")
-    [0, 1, 2, 3, 7]
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\.\.(\d+))?\s*", part)
-        if not match:
-            raise ValueError(f"seeds are whole numbers like 3, 0..4 or 0,2,7; got {text!r}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ValueError(f"seeds {part.strip()!r} run backwards; write {last}..{first}")
-        seeds += range(first, last + 1)
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"a seed is given twice in {text!r}")
-    return seeds

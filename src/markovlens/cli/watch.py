@@ -16,7 +16,7 @@ TERMINAL = "-"
 
 
 def watch(
-    env: Annotated[str, tyro.conf.Positional],
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")],
     /,
     policy: str = RANDOM,
     out: str = TERMINAL,

@@ -2,7 +2,7 @@
 
     title = "Does memory pay in the T-maze?"
 
-    [seeds]                     # a number, a list, or "first..last"
+    [seeds]                     # how many, a list, or a text like "0..4"
     sweep = "0..4"              # choose settings
     report = "100..129"         # judge the chosen ones
 
@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from markovlens.agents.config import PPOConfig, config_from
+from markovlens.agents.seeds import parse_seeds
 from markovlens.names import unknown_name
 
 Options = Mapping[str, Any]
@@ -205,23 +206,17 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     return experiment
 
 
-def parse_seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
-    """Seeds as a file writes them: a number of seeds, a list, or "first..last".
-
-    >>> parse_seeds("3..5"), parse_seeds(2), parse_seeds([7])
-    ((3, 4, 5), (0, 1), (7,))
-    """
+def _seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Seeds as a file writes them: how many, a list, or a text as on the command line."""
+    if isinstance(value, str):
+        return parse_seeds(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return tuple(range(value))
-    if isinstance(value, str):
-        first, dots, last = value.partition("..")
-        if dots and first.strip().isdigit() and last.strip().isdigit():
-            return tuple(range(int(first), int(last) + 1))
-    elif isinstance(value, Sequence) and all(isinstance(seed, int) for seed in value):
+    if isinstance(value, Sequence) and all(isinstance(seed, int) for seed in value):
         if len(set(value)) < len(value):
             raise ValueError(f"the same seed twice in {list(value)}")
-        return tuple(int(seed) for seed in value)
-    raise ValueError(f'seeds must be a number, a list of numbers or "first..last", got {value!r}')
+        return tuple(value)
+    raise ValueError(f'seeds are a number, a list of numbers or a text like "0..4", got {value!r}')
 
 
 def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
@@ -246,7 +241,7 @@ def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) 
     own = {**table.get("seeds", {})} if "seeds" not in change else {}
     _check_keys(f"key in [tasks.{name}.seeds]", own, ("sweep", "report"))
     use = {**seeds, **own}
-    sweep, report = parse_seeds(use["sweep"]), parse_seeds(use["report"])
+    sweep, report = _seeds(use["sweep"]), _seeds(use["report"])
     both = set(sweep) & set(report)
     if both:
         raise ValueError(

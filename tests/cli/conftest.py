@@ -1,0 +1,46 @@
+"""Commands run in this process, as `markovlens` would run them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from markovlens.cli.main import main
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys):
+    """`command("analyze", "tiger")` runs that command: its exit code, and what it printed."""
+
+    def run(*argv):
+        with pytest.raises(SystemExit) as stopped:
+            main(list(argv))
+        return Ran(stopped.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(command):
+    """Runs a command that must refuse its arguments: one line, exit code 2; returns the line."""
+
+    def run(*argv):
+        code, _, err = command(*argv)
+        assert code == 2, err
+        assert err.startswith("markovlens: ")
+        assert err.count("\n") == 1, err
+        return err
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _compiled_programs_stay_with_the_tests(monkeypatch):
+    """The cache of the suite, not the user's: commands set JAX up for the whole process."""
+    monkeypatch.setenv("MARKOVLENS_CACHE", str(Path(__file__).parents[2] / ".cache" / "jax"))
