@@ -8,7 +8,7 @@ import markovlens
 ROOT = Path(markovlens.__file__).parent
 # Lowest first. A module may import from its own layer and from those before it.
 LAYERS = [
-    ["precision", "files", "names", "progress"],
+    ["precision", "files", "names", "progress", "cores"],
     ["pomdp"],
     ["values"],
     ["memory"],

@@ -57,6 +57,18 @@ def test_cells_are_learned_once_and_scores_are_normalised(tiny, tmp_path, monkey
     assert run_cells(tmp_path, "quick", problems=("tiger",)).equals(table)
 
 
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does(tiny, tmp_path):
+    told = []
+    problems = ("tiger",)
+    one = run_cells(tmp_path / "one", "quick", problems)
+    two = run_cells(tmp_path / "two", "quick", problems, 2, lambda done, _="": told.append(done))
+    assert two.drop("cpu_seconds").equals(one.drop("cpu_seconds"))
+    assert not list((tmp_path / "two" / "claims").iterdir())
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
 def scores(problem, recipe, n_memory, values):
     return pl.DataFrame(
         [

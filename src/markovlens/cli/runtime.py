@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from markovlens.cores import available_cores
+
 
 def prepare_jax(n_parallel: int = 1) -> None:
     """Keep compiled programs between calls, and give independent work a device for each core.
@@ -16,8 +18,7 @@ def prepare_jax(n_parallel: int = 1) -> None:
     if cache:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    n_devices = max(1, min(n_parallel, cores or 1))
+    n_devices = max(1, min(n_parallel, available_cores()))
     if n_devices > 1:
         jax.config.update("jax_num_cpu_devices", n_devices)
 

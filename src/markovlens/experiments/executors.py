@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from markovlens.cores import available_cores
 from markovlens.experiments.units import Unit
 from markovlens.experiments.worker import is_over
 from markovlens.progress import Advance
@@ -34,7 +35,7 @@ class LocalExecutor:
     def __init__(self, workers: int | None = None):
         if workers is not None and workers < 1:
             raise ValueError(f"at least one worker is needed, got {workers}")
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = workers or available_cores()
 
     def __call__(self, results: Path, units: Sequence[Unit], progress: Advance) -> None:
         pending = [unit for unit in units if not is_over(unit)]

@@ -29,6 +29,7 @@ def _cost(quick: str, paper: str) -> dict[Scale, str]:
 
 _SECONDS = _cost("seconds", "seconds")
 _CLOSED_FORM = "closed_form_figures"
+_MEMORY = "memory_figures"
 _PPO = "ppo_items"
 
 ITEMS: dict[str, Item] = {
@@ -52,6 +53,18 @@ ITEMS: dict[str, Item] = {
     ),
     "fig-tk-equality": Item(
         "a POMDP that is an MDP in disguise", "appendix F", _SECONDS, _CLOSED_FORM
+    ),
+    "fig-memory": Item(
+        "what learned memories of 2, 4 and 8 states are worth",
+        "figure 4",
+        _cost("minutes", "an hour"),
+        _MEMORY,
+    ),
+    "fig-parity-memory": Item(
+        "a memory learned for Parity Check",
+        "figure 5, right",
+        _cost("a minute", "minutes"),
+        _MEMORY,
     ),
     "fig-ppo": Item(
         "learning curves of the three agents, undiscounted",

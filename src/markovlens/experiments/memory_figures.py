@@ -1,13 +1,17 @@
 """Figure 4, and figure 5 on the right: what a learned memory is worth."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from markovlens.cores import available_cores
+from markovlens.experiments.items import Make, Scale
 from markovlens.experiments.labels import task_label
-from markovlens.experiments.memory_runs import PARITY, PROBLEMS, summary
+from markovlens.experiments.memory_runs import PARITY, PROBLEMS, read_table, run_cells, summary
 from markovlens.experiments.pictures import BLACK, BLUE, ORANGE, SKY, paper_style, save_figure
+from markovlens.progress import Advance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,3 +86,21 @@ def _bars(panel: "Axes", bars: pl.DataFrame, groups: list[str]) -> None:
     panel.axhline(1.0, color=BLACK, lw=0.8, ls="--", label="optimal")
     panel.axhline(0.0, color=BLACK, lw=0.8)
     panel.set_ylim(min(-0.02, panel.get_ylim()[0]), 1.08)
+
+
+def _maker(problems: tuple[str, ...], draw: Callable[[pl.DataFrame, Path], list[Path]]) -> Make:
+    """Draw from `results`, or from cells that are learned into a folder beside the picture."""
+
+    def make(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
+        if results is not None:
+            return draw(read_table(results), out)
+        folder = out / f"memory-{scale}"
+        return draw(run_cells(folder, scale, problems, available_cores(), progress), out)
+
+    return make
+
+
+MAKERS: dict[str, Make] = {
+    "fig-memory": _maker(PROBLEMS, fig_memory),
+    "fig-parity-memory": _maker((PARITY,), fig_parity_memory),
+}

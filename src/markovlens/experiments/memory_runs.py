@@ -4,6 +4,9 @@ A cell is one problem, recipe and memory size, with all its seeds, in one parque
 that share the folder claim cells, and a cell that was stopped half-way goes on where it was.
 """
 
+import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,11 +51,28 @@ class Cell(NamedTuple):
     def name(self) -> str:
         return f"{self.problem}-{self.recipe}-{self.n_memory}"
 
+    @property
+    def cost(self) -> float:
+        """How long it takes, in units that only compare cells: the solves grow with the square of
+        the states that they are over, until they fill the cache."""
+        return 100.0 + float(library.load(self.problem).n_states * self.n_memory) ** 2
+
+    def file(self, folder: Path) -> Path:
+        return folder / "cells" / f"{self.name}.parquet"
+
     def config(self, scale: Scale) -> MemoryConfig:
         """The recipe; Parity Check hides its discrepancy, so there the memory comes first."""
         changes = QUICK_CHANGES[self.recipe] if scale == "quick" else {}
         config = replace(RECIPES[self.recipe], **changes)  # type: ignore[arg-type]
         return replace(config, random_memory=self.problem == PARITY)
+
+
+class Job(NamedTuple):
+    """A cell with what its scale makes of it."""
+
+    cell: Cell
+    config: MemoryConfig
+    n_seeds: int
 
 
 def cells(scale: Scale, problems: tuple[str, ...] = (*PROBLEMS, PARITY)) -> list[Cell]:
@@ -69,23 +89,69 @@ def run_cells(
     folder: Path,
     scale: Scale,
     problems: tuple[str, ...] = (*PROBLEMS, PARITY),
+    workers: int = 1,
     progress: Advance = silent,
 ) -> pl.DataFrame:
     """Learn every cell that is not in `folder` yet; then the table of all of them.
 
-    Several processes may do this with one folder at the same time.
+    `workers` processes share the cells, this one among them; more, on this machine or another, may
+    do the same with one folder at the same time. `progress` counts up to 1.
     """
-    todo = cells(scale, problems)
-    for problem in problems:
-        _scale_of(folder, problem)
-    for done, cell in enumerate(todo):
-        progress(done, cell.name)
-        _learn_if_free(folder, cell, scale, progress, done)
-    for done, cell in enumerate(todo):  # what others had claimed, if they did not finish it
-        with claimed(folder / "claims", cell.name):
-            _learn(folder, cell, scale, progress, done)
-    progress(len(todo))
+    jobs = [Job(cell, cell.config(scale), N_SEEDS[scale]) for cell in cells(scale, problems)]
+    spawn = multiprocessing.get_context("spawn")
+    others = [
+        spawn.Process(target=_help, args=(folder, jobs), daemon=True) for _ in range(workers - 1)
+    ]
+    for process in others:
+        process.start()
+    try:
+        _work(folder, jobs, progress)
+    finally:
+        for process in others:
+            process.terminate()
+            process.join()
     return read_table(folder)
+
+
+def _help(folder: Path, jobs: list[Job]) -> None:
+    """What the other processes do, for as long as the one that started them lives."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def leave_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    _work(folder, jobs, silent)
+
+
+def _work(folder: Path, jobs: list[Job], progress: Advance) -> None:
+    for problem in {job.cell.problem: None for job in jobs}:
+        _scale_of(folder, problem)
+    costs = {job.cell: job.cell.cost for job in jobs}
+
+    def within(cell: Cell) -> Advance:
+        finished = sum(cost for other, cost in costs.items() if other.file(folder).exists())
+
+        def report(done: float, status: str = "") -> None:
+            share = (finished + done * costs[cell]) / sum(costs.values())
+            progress(share, f"{cell.name}: {status}")
+
+        return report
+
+    for job in jobs:
+        claim = try_claim(folder / "claims", job.cell.name)
+        if claim is None:
+            continue
+        try:
+            _learn(folder, job, within(job.cell))
+        finally:
+            claim.release()
+    for job in jobs:  # what others had claimed, if they did not finish it
+        with claimed(folder / "claims", job.cell.name):
+            _learn(folder, job, within(job.cell))
+    progress(1.0)
 
 
 def read_table(folder: Path) -> pl.DataFrame:
@@ -102,26 +168,16 @@ def read_table(folder: Path) -> pl.DataFrame:
     return table.with_columns(score=score).sort("problem", "recipe", "n_memory", "seed")
 
 
-def _learn_if_free(folder: Path, cell: Cell, scale: Scale, progress: Advance, index: int) -> None:
-    claim = try_claim(folder / "claims", cell.name)
-    if claim is None:
-        return
-    try:
-        _learn(folder, cell, scale, progress, index)
-    finally:
-        claim.release()
-
-
-def _learn(folder: Path, cell: Cell, scale: Scale, progress: Advance, index: int) -> None:
-    file = folder / "cells" / f"{cell.name}.parquet"
+def _learn(folder: Path, job: Job, progress: Advance) -> None:
+    cell, config, n_seeds = job
+    file = cell.file(folder)
     if file.exists():
         return
-    config, n_seeds = cell.config(scale), N_SEEDS[scale]
-    half_way = folder / "cells" / f"{cell.name}.npz"
+    half_way = file.with_suffix(".npz")
     total = n_seeds * config.gradient_steps
 
     def within_cell(done: float, status: str = "") -> None:
-        progress(index + done / total, f"{cell.name}: {status}")
+        progress(done / total, status)
 
     started = time.process_time()
     found = learn_memories(

@@ -1,0 +1,10 @@
+"""How many cores there are to work with."""
+
+import os
+
+
+def available_cores() -> int:
+    """Those that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
