@@ -1,7 +1,8 @@
 """How fast memory learning is: a step of gradient descent on the λ-discrepancy, per seed.
 
     python benchmarks/memory.py                     # T-maze, 2, 4 and 8 memory states
-    python benchmarks/memory.py --all               # all problems of figure 4, ours only
+    python benchmarks/memory.py cheese shuttle      # other problems
+    python benchmarks/memory.py --ours              # all problems of figure 4, without the tensor
 
 `here` is the package's own chunk of steps, `tensor` the same Adam step on the paper's formula as
 printed (the policy over pairs of observations, an inverse over state-action pairs), both compiled,
@@ -31,12 +32,18 @@ CONFIG = RECIPES["paper"].of_one_step
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all", action="store_true", help="every problem, without the tensor")
+    parser.add_argument("problems", nargs="*", default=["tmaze"])
+    parser.add_argument("--ours", action="store_true", help="every problem, without the tensor")
+    args = parser.parse_args()
     with jax.enable_x64(True):
-        every_problem() if parser.parse_args().all else against_the_tensor()
+        if args.ours:
+            every_problem()
+        else:
+            for name in args.problems:
+                against_the_tensor(name)
 
 
-def against_the_tensor(name: str = "tmaze") -> None:
+def against_the_tensor(name: str) -> None:
     print(f"{name}: seconds per seed per 1000 memory steps")
     print("memory states      here    tensor   ratio   largest difference after a step")
     pomdp = ml.library.load(name)
