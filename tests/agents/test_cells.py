@@ -60,6 +60,20 @@ def test_gradient_equals_autodiff_of_the_plain_cell(name, n):
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(fast[0]))
 
 
+@pytest.mark.parametrize("name", RECURRENT)
+def test_gradients_of_single_sequences_can_be_vmapped(name):
+    cell, x, memory, first = example(name)
+
+    def loss(cell, x, memory, first):
+        memories = cell.sequence(cell.project(x[:, None]), memory[None], first[:, None])
+        return (memories**2).sum()
+
+    one_by_one = jax.vmap(jax.grad(loss), in_axes=(None, 1, 0, 1))(cell, x, memory, first)
+    together = jax.grad(lambda c: (c.sequence(c.project(x), memory, first) ** 2).sum())(cell)
+    for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(together), strict=True):
+        np.testing.assert_allclose(a.sum(axis=0), b, rtol=2e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("name", [*RECURRENT, "mingru"])
 def test_memory_is_forgotten_exactly_where_an_episode_starts(name):
     cell, x, memory, _ = example(name)

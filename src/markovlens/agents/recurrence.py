@@ -16,11 +16,16 @@ where automatic differentiation would add an [H, K] matrix at every step.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from markovlens.agents.kernel import one_kernel
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Rule(NamedTuple):
@@ -50,14 +55,19 @@ def recur(
 def _forward(
     rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
 ) -> tuple[Array, Array]:
-    def step(memory: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        x, keep = now
-        memory = memory * keep
-        gates = _hidden(memory, weight) @ weight + bias[None]
-        memory = rule.forward(x, gates, memory)
-        return memory, (memory, gates)
+    def loop(
+        projected: Array, memory: Array, keep: Array, weight: Array, bias: Array
+    ) -> tuple[Array, Array]:
+        def step(memory: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+            x, keep = now
+            memory = memory * keep
+            gates = _hidden(memory, weight.shape[0]) @ weight + bias[None]
+            memory = rule.forward(x, gates, memory)
+            return memory, (memory, gates)
 
-    return jax.lax.scan(step, memory, (projected, _keep(first)))[1]
+        return jax.lax.scan(step, memory, (projected, keep))[1]
+
+    return _compiled(loop, memory)(projected, memory, _keep(first), weight, bias)
 
 
 def _forward_saving(
@@ -71,28 +81,40 @@ def _forward_saving(
 def _backward(rule: Rule, saved: Any, d_memories: Array) -> tuple[Any, ...]:
     projected, before, first, weight, gates = saved
     slopes = rule.slopes(projected, gates, before)
-    n_other = before.shape[-1] - weight.shape[0]
+    n_hidden = weight.shape[0]
+    n_other = before.shape[-1] - n_hidden
 
-    def step(d_later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        d_out, slope, keep = now
-        d_memory = d_later + d_out
-        d_gate = rule.pull_gates(slope, d_memory)
-        d_hidden = jnp.pad(d_gate @ weight.T, ((0, 0), (n_other, 0)))
-        return (rule.pull_memory(slope, d_memory) + d_hidden) * keep, (d_memory, d_gate)
+    def loop(
+        d_memories: Array, slopes: Array, keep: Array, transposed: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
+        def step(d_later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+            d_out, slope, keep = now
+            d_memory = d_later + d_out
+            d_gate = rule.pull_gates(slope, d_memory)
+            d_hidden = jnp.pad(d_gate @ transposed, ((0, 0), (n_other, 0)))
+            return (rule.pull_memory(slope, d_memory) + d_hidden) * keep, (d_memory, d_gate)
 
-    d_start, (d_after, d_gates) = jax.lax.scan(
-        step, jnp.zeros_like(before[0]), (d_memories, slopes, _keep(first)), reverse=True
+        end = jnp.zeros_like(d_memories[0])
+        return jax.lax.scan(step, end, (d_memories, slopes, keep), reverse=True)
+
+    d_start, (d_after, d_gates) = _compiled(loop, before[0])(
+        d_memories, slopes, _keep(first), weight.T
     )
     d_projected = rule.pull_input(slopes, d_after)
-    d_weight = jnp.einsum("tnh,tnk->hk", _hidden(before, weight), d_gates)
+    d_weight = jnp.einsum("tnh,tnk->hk", _hidden(before, n_hidden), d_gates)
     return d_projected, d_start, None, d_weight, d_gates.sum((0, 1))
 
 
 recur.defvjp(_forward_saving, _backward)
 
 
-def _hidden(memory: Float[Array, "... M"], weight: Float[Array, "H K"]) -> Float[Array, "... H"]:
-    return memory[..., memory.shape[-1] - weight.shape[0] :]
+def _compiled(loop: Callable[P, R], memory: Float[Array, "N M"]) -> Callable[P, R]:
+    """With one sequence the product is of a matrix and a vector, which needs no library."""
+    return one_kernel(loop) if memory.shape[0] == 1 else loop
+
+
+def _hidden(memory: Float[Array, "... M"], n_hidden: int) -> Float[Array, "... {n_hidden}"]:
+    return memory[..., memory.shape[-1] - n_hidden :]
 
 
 def _keep(first: Bool[Array, "T N"]) -> Float[Array, "T N 1"]:
