@@ -1,6 +1,7 @@
 """Experiment files: what they mean, and what is said when they are wrong."""
 
 import copy
+import tomllib
 
 import pytest
 
@@ -128,10 +129,9 @@ def test_find_experiment_by_name_and_by_path(tmp_path):
         find_experiment(str(tmp_path / "no.toml"))
 
 
-@pytest.mark.parametrize("name", ["fig-ppo", "fig-ppo-small", "rocksample-sensor"])
-def test_the_papers_experiments_can_be_read_at_every_scale(name):
-    path = paper_experiments()[name]
-    for scale in ("paper", "quick"):
+@pytest.mark.parametrize("path", paper_experiments().values(), ids=lambda path: path.stem)
+def test_the_papers_experiments_can_be_read_at_every_scale(path):
+    for scale in ("paper", *tomllib.loads(path.read_text(encoding="utf-8"))["scale"]):
         assert read_experiment(path, scale).tasks
 
 

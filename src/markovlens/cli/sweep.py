@@ -24,9 +24,9 @@ def sweep(
     """Run an experiment: try every setting of its grids, choose the best, judge it on fresh seeds.
 
     The file is a TOML of tasks, agents, grids and seeds; the paper's own can be given by name:
-    fig-ppo, fig-ppo-small, rocksample-sensor. Repeat the command to go on after an interruption:
-    what is finished is not done again. The same command in a second shell, or on a second machine
-    that shares the folder, helps with the work.
+    fig-ppo, fig-ppo-small, fig-pocman-memory, rocksample-sensor. Repeat the command to go on after
+    an interruption: what is finished is not done again. The same command in a second shell, or on
+    a second machine that shares the folder, helps with the work.
 
     Example: markovlens sweep fig-ppo-small --scale quick --out results/small
 

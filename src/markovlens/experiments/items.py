@@ -83,7 +83,7 @@ ITEMS: dict[str, Item] = {
     "fig-pocman-memory": Item(
         "the pellets an agent remembers, against the true maze",
         "figure 6, right",
-        _cost("minutes", "hours"),
+        _cost("minutes", "days"),
         _PPO,
     ),
 }

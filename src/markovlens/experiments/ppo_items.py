@@ -70,12 +70,14 @@ def _write_table(rows: list[Row], out: Path, name: str) -> list[Path]:
 
 
 def _make_memory(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
-    if results is None:
-        raise ValueError(
-            "fig-pocman-memory looks into agents that have been trained on pocman: give their "
-            "results with --from (markovlens sweep fig-ppo makes them)"
-        )
-    return fig_pocman_memory(Results(results), out, scale, progress)
+    def first_half(done: float, status: str = "") -> None:
+        progress(done / 2.0, status)
+
+    def second_half(done: float, status: str = "") -> None:
+        progress(0.5 + done / 2.0, status)
+
+    folder = results or _train("fig-pocman-memory", out, scale, first_half)
+    return fig_pocman_memory(Results(folder), out, scale, second_half)
 
 
 MAKERS: dict[str, Make] = {
