@@ -78,6 +78,13 @@ def test_battleship_masks():
     assert reward == 99.0
 
 
+def test_battleship_is_cut_off_for_players_who_ignore_the_mask():
+    env = gymnasium.make("markovlens/Battleship-10-v0")
+    env.reset(seed=0)
+    cut = [env.step(17)[2:4] for _ in range(100)]
+    assert cut == [(False, False)] * 99 + [(False, True)]
+
+
 @pytest.mark.parametrize("name", GAMES)
 def test_pictures_change_with_the_game(name):
     env = gymnasium.make(f"markovlens/{name}", render_mode="rgb_array")

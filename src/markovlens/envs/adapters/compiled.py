@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from markovlens.envs.env import Env, Step
+from markovlens.envs.env import Env, Step, TimeLimit
 from markovlens.envs.registry import make
 
 
@@ -69,5 +69,10 @@ class Compiled:
 
 @lru_cache(maxsize=16)
 def compiled(name: str, seed: int) -> Compiled:
-    """The environment by name, shared by all who ask for the same."""
-    return Compiled(make(name, seed))
+    """The environment by name, shared by all who ask for the same.
+
+    Battleship ends by itself only for players who keep to the mask. Not all do, so here it is cut
+    off after as many shots as there are cells.
+    """
+    env = make(name, seed)
+    return Compiled(env if env.time_limit else TimeLimit(env, env.action_space.flat_size))
