@@ -2,16 +2,20 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from markovlens.evidence.continuous import continuous_evidence, pay_for_observations
+from markovlens.evidence.continuous import continuous_evidence
 from markovlens.evidence.features import Normalise, Smooth
+from markovlens.evidence.finding import Settings
+from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.regression import Regression
 from tests.evidence.cases import DRIFT, SHOCKS, drifting_points
+
+USUAL = Settings(gamma=0.9)
 
 
 def test_a_hidden_velocity_is_found_and_a_shown_one_is_not():
     rng = np.random.default_rng(0)
-    shown = continuous_evidence(drifting_points(rng, 4000, hidden=False), 0.9, rng)
-    hidden = continuous_evidence(drifting_points(rng, 4000, hidden=True), 0.9, rng)
+    shown = continuous_evidence(drifting_points(rng, 4000, hidden=False), USUAL, rng)
+    hidden = continuous_evidence(drifting_points(rng, 4000, hidden=True), USUAL, rng)
     assert shown.p_value > 0.01
     assert hidden.p_value < 1e-4
     assert hidden.discrepancy.value > 5 * shown.discrepancy.value
@@ -32,7 +36,9 @@ def test_the_discrepancy_of_a_linear_process_by_hand():
     exact = abs(v1 - v0) * np.sqrt(covariance[0, 0])
 
     rng = np.random.default_rng(3)
-    found = continuous_evidence(drifting_points(rng, 20_000, hidden=True), gamma, rng).discrepancy
+    found = continuous_evidence(
+        drifting_points(rng, 20_000, hidden=True), Settings(gamma), rng
+    ).discrepancy
     assert found.interval[0] < exact < found.interval[1]
     assert found.value == pytest.approx(exact, rel=0.25)
 
@@ -41,7 +47,7 @@ def test_any_pay_reveals_the_same_hidden_thing():
     rng = np.random.default_rng(1)
     data = pay_for_observations(drifting_points(rng, 4000, hidden=True), rng)
     assert np.abs(data.reward).max() <= 1.0
-    assert continuous_evidence(data, 0.9, rng).p_value < 1e-3
+    assert continuous_evidence(data, USUAL, rng).p_value < 1e-3
 
 
 def test_normal_scores_forget_units_and_see_small_differences():
@@ -89,6 +95,6 @@ def test_p_values_are_not_small_when_nothing_is_hidden():
     ps = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        ps.append(continuous_evidence(drifting_points(rng, 2000, hidden=False), 0.9, rng).p_value)
+        ps.append(continuous_evidence(drifting_points(rng, 2000, hidden=False), USUAL, rng).p_value)
     # Under uniform p-values, five or more of 20 below 0.05 has a chance of 1 in 400.
     assert np.sum(np.array(ps) <= 0.05) <= 4

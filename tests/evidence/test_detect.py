@@ -1,11 +1,9 @@
 import json
 
-import gymnasium
 import numpy as np
 import pytest
 
 from markovlens.evidence.answer import Detection, Remedy
-from markovlens.evidence.collect import collect
 from markovlens.evidence.detect import detect
 from markovlens.evidence.plot import plot_detection
 from markovlens.evidence.trajectories import Trajectories
@@ -123,6 +121,7 @@ def test_the_answer_is_plain_data(tmp_path):
         discrepancy=1.0,
         interval=(0.5, 1.5),
         p_value=0.005,
+        hypothesis="the observations are Markov",
         remembered=1.1,
         upper=1.4,
         scale=2.0,
@@ -143,29 +142,3 @@ def test_the_answer_is_plain_data(tmp_path):
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
         plot_detection(found, tmp_path / "a.bmp")
-
-
-def test_gymnasium_environments_are_stepped():
-    data = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
-    assert len(data) == 300
-    assert set(np.unique(data.observation)) <= set(range(16))
-    inside = ~(data.terminated | data.truncated)[:-1]
-    np.testing.assert_array_equal(data.next_observation[:-1][inside], data.observation[1:][inside])
-    again = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
-    np.testing.assert_array_equal(data.action, again.action)
-
-
-def test_a_callable_policy_decides():
-    data = collect(gymnasium.make("CartPole-v1"), 200, policy=lambda o: int(o[2] > 0))
-    np.testing.assert_array_equal(data.action, data.observation[:, 2] > 0)
-
-
-def test_our_environments_are_stepped_by_tables_and_callables():
-    from markovlens.envs.tmaze import TMaze
-
-    table = np.zeros((5, 4))
-    table[:, 2] = 1.0
-    data = collect(TMaze(2), 100, policy=table)
-    assert set(data.action.tolist()) == {2}
-    called = collect(TMaze(2), 40, policy=lambda o: 2)
-    assert set(called.action.tolist()) == {2}

@@ -1,13 +1,15 @@
 import json
 import sys
+import warnings
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import polars as pl
 import pytest
 
 from markovlens.evidence.formats import load
-from markovlens.evidence.sources import load_model, open_source, resolve
+from markovlens.evidence.sources import experience, load_model, resolve
 from markovlens.evidence.trajectories import Trajectories
 
 STEPS = {
@@ -103,22 +105,53 @@ def test_unknown_sources_suggest(tmp_path):
         resolve("tmazze")
 
 
-def test_models_need_trust(tmp_path):
+def test_models_need_trust_and_are_checked(tmp_path):
     (tmp_path / "m.zip").write_bytes(b"")
     with pytest.raises(ValueError, match="--trust"):
         load_model(f"PPO:{tmp_path / 'm.zip'}", trust=False)
     with pytest.raises(ValueError, match=r"ALGO:file\.zip"):
         load_model("m.zip", trust=True)
+    with pytest.raises(ValueError, match="no model file"):
+        load_model("PPO:nothing.zip", trust=True)
 
 
-def test_logged_data_takes_no_policy(tmp_path):
+def test_the_discount_comes_with_the_source(tmp_path):
     np.savez(tmp_path / "a.npz", **STEPS)
-    with pytest.raises(ValueError, match="already has its actions"):
-        open_source(str(tmp_path / "a.npz"), model="PPO:x.zip")
+    assert experience(resolve(str(tmp_path / "a.npz")))[1] == 0.99
+    assert experience(resolve("tiger"), steps=50)[1] == pytest.approx(0.95)
+    assert experience(resolve("tiger"), steps=50, gamma=0.5)[1] == 0.5
 
 
-def test_minari_episodes(monkeypatch):
-    """Against a stand-in with Minari's episodes: one observation more than there are steps."""
+def test_minari_data_sets(tmp_path, monkeypatch):
+    """What Minari recorded is what the environment did, ends and all."""
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(gymnasium.make("CartPole-v1", max_episode_steps=15))
+    steps = []
+    for seed in range(6):
+        env.action_space.seed(seed)
+        observation, _ = env.reset(seed=seed)
+        ended = False
+        while not ended:
+            action = env.action_space.sample()
+            following, reward, over, cut, _ = env.step(action)
+            steps.append((observation, action, reward, over, cut and not over, following))
+            observation, ended = following, over or cut
+    with warnings.catch_warnings(action="ignore"):  # Minari wishes for an author's address and such
+        env.create_dataset(dataset_id="markovlens/cartpole-v0")
+    env.close()
+    data = resolve("minari:markovlens/cartpole-v0")
+    expected = Trajectories(*(list(column) for column in zip(*steps, strict=True)))
+    assert data.n_episodes == 6
+    assert data.truncated.any()
+    for name, value in expected.arrays().items():
+        np.testing.assert_array_equal(getattr(data, name), value)
+    with pytest.raises(ValueError, match="Minari cannot load"):
+        resolve("minari:markovlens/nothing-v0")
+
+
+def test_minari_observations_in_parts_and_episodes_without_an_end(monkeypatch):
+    """Against a stand-in, for what no recorder writes: an episode that stops without saying so."""
     episode = SimpleNamespace(
         observations={"b": np.array([[1.0], [2.0], [3.0]]), "a": np.array([[7.0], [8.0], [9.0]])},
         actions=np.array([0, 1]),
@@ -134,21 +167,3 @@ def test_minari_episodes(monkeypatch):
     assert data.truncated.tolist() == [False, True, False, True]
     assert data.observation[:2].tolist() == [[7.0, 1.0], [8.0, 2.0]]
     assert data.next_observation[1].tolist() == [9.0, 3.0]
-
-
-def test_models_are_sampled_from(monkeypatch, tmp_path):
-    (tmp_path / "m.zip").write_bytes(b"")
-
-    class PPO:
-        @classmethod
-        def load(cls, file, device):
-            return cls()
-
-        def predict(self, observation, deterministic):
-            assert not deterministic
-            return observation + 1, None
-
-    monkeypatch.setitem(sys.modules, "stable_baselines3", SimpleNamespace(PPO=PPO))
-    assert load_model(f"PPO:{tmp_path / 'm.zip'}", trust=True)(3) == 4
-    with pytest.raises(ValueError, match="no algorithm 'DQN'"):
-        load_model(f"DQN:{tmp_path / 'm.zip'}", trust=True)

@@ -1,27 +1,37 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from markovlens.evidence import tabular
+from markovlens.evidence import copies, flows
 from markovlens.evidence.collect import collect
+from markovlens.evidence.copies import Probes, Simulator, rows_of
+from markovlens.evidence.discrete import Discrete, discretise
+from markovlens.evidence.finding import Settings
 from markovlens.evidence.interval import size
 from markovlens.evidence.null import tabular_evidence
-from markovlens.evidence.tabular import Probes, discretise, gaps, rows_of, simulate
+from markovlens.evidence.tabular import Episodes, Gaps, Sums
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import random_chain, sample_chain, tmaze_always_right_then_up
 
 
 def no_probes(data):
-    return Probes(np.random.default_rng(0), 0, data.n_observations, data.n_actions)
+    return Probes(np.random.default_rng(0), 0, data.moves.n_pairs)
+
+
+def gaps(data: Discrete, probes: Probes, gamma: float, probe: int | None = None) -> Gaps:
+    sums = Sums(data, 1, None if probe is None else probes[probe])
+    sums.add(rows_of(data, probes, gamma))
+    return sums.gaps(gamma)
 
 
 def test_the_tmaze_by_hand():
     """Undiscounted, Monte Carlo says 4 and -0.1 at the two starts; TD says 1.95 at both."""
     data = discretise(tmaze_always_right_then_up())
-    found = gaps(rows_of(data, no_probes(data), 1.0), 1.0, data.n_observations, data.n_actions)
-    np.testing.assert_allclose(found.mean[0, :2, 0], [2.05, -2.05], atol=1e-10)
-    np.testing.assert_allclose(found.mean[0, 2:], 0.0, atol=1e-10)
+    found = gaps(data, no_probes(data), 1.0)
+    assert data.moves.observation.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(found.mean[0, :, 0], [2.05, -2.05, 0.0, 0.0], atol=1e-10)
 
 
 def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float):
@@ -68,7 +78,7 @@ def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float):
     return total, by_memory
 
 
-@settings(max_examples=25)
+@profile(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans())
 def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
     rng = np.random.default_rng(seed)
@@ -85,26 +95,61 @@ def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
         np.where(ends, rng.integers(0, n, steps), np.roll(o, -1)),
     )
     index = discretise(data)
-    probes = Probes(rng, 3, index.n_observations, index.n_actions)
+    moves = index.moves
+    probes = Probes(rng, 3, moves.n_pairs)
+    pairs = moves.pair[moves.of_step]
     bits = []
     for t in range(steps):
         m = 0 if data.time[t] == 0 else bits[-1][1]
-        keep, flip = probes.keep[o[t], data.action[t]], probes.flip[o[t], data.action[t]]
+        keep, flip = probes.keep[pairs[t]], probes.flip[pairs[t]]
         bits.append((m, (m & keep) ^ flip))
     memory = np.array([((m >> 1) & 1, (after >> 1) & 1) for m, after in bits])
     with pytest.MonkeyPatch.context() as patch:
         if as_sparse:
-            patch.setattr(tabular, "LARGEST_DENSE", 0)
-        found = gaps(rows_of(index, probes, gamma), gamma, n, index.n_actions, probe=1)
-    total, by_memory = plain_gaps(data, memory, n, gamma)
-    np.testing.assert_allclose(found.total[0], total, atol=1e-9)
-    np.testing.assert_allclose(found.by_memory[0], by_memory, atol=1e-9)
+            patch.setattr(flows, "LARGEST_DENSE", 0)
+        found = gaps(index, probes, gamma, probe=1)
+    expected = plain_gaps(data, memory, n, gamma)
+    for ours, table in zip((found.total, found.by_memory), expected, strict=True):
+        by_pair = table.reshape(n, 2, 2)[moves.observation, :, moves.action]  # [pair, memory]
+        np.testing.assert_allclose(ours[0], by_pair, atol=1e-7)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_weighted_episodes_are_repeated_episodes(as_sparse, monkeypatch):
+    if as_sparse:
+        monkeypatch.setattr(flows, "LARGEST_DENSE", 0)
+    rng = np.random.default_rng(3)
+    steps = sample_chain(rng, *random_chain(rng), 300).cut(4)
+    data = discretise(steps)
+    counts = rng.integers(0, 3, (2, steps.n_episodes))
+    found = Episodes(data, rows_of(data, no_probes(data), 0.9)).weighted(counts.astype(float), 0.9)
+    for row, count in enumerate(counts):
+        again = discretise(steps.take(np.repeat(np.arange(steps.n_episodes), count)))
+        repeated = gaps(again, no_probes(again), 0.9)
+        assert again.moves.n_pairs == data.moves.n_pairs
+        np.testing.assert_allclose(found.total[row], repeated.total[0], atol=1e-7)
+        np.testing.assert_array_equal(found.visits[row], repeated.visits[0])
+
+
+def test_portions_of_copies_add_up(monkeypatch):
+    """However many episodes are simulated at once, every replication has as many as the data."""
+    rng = np.random.default_rng(0)
+    data = discretise(sample_chain(rng, *random_chain(rng), 200).cut(5))
+    monkeypatch.setattr(copies, "ROWS_AT_ONCE", 300)
+    monkeypatch.setattr(copies, "LANES_AT_LEAST", 1)
+    portions = list(Simulator(data, no_probes(data), 0.9, rng).copies(5))
+    assert len(portions) > 2
+    replication = np.concatenate([rows.replication for rows in portions])
+    assert set(replication) == set(range(5))
+    ended = [np.unique(rows.episode).size for rows in portions]
+    assert sum(ended) == 5 * len(data.start)
 
 
 def test_simulated_copies_have_the_transitions_of_the_data():
     rng = np.random.default_rng(0)
     data = discretise(sample_chain(rng, *random_chain(rng), 3000))
-    rows = simulate(data, no_probes(data), 0.9, rng, replications=40)
+    portions = list(Simulator(data, no_probes(data), 0.9, rng).copies(40))
+    move = np.concatenate([rows.move for rows in portions])
     n = data.n_observations
 
     def frequencies(seen, following):
@@ -112,10 +157,12 @@ def test_simulated_copies_have_the_transitions_of_the_data():
         return counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
     ours = frequencies(data.observation, data.next_observation)
-    theirs = frequencies(rows.observation, rows.next_observation)
+    moves = data.moves
+    theirs = frequencies(moves.observation[moves.pair[move]], moves.next_observation[move])
     np.testing.assert_allclose(theirs, ours, atol=0.02)
-    assert rows.replication.max() == 39
-    assert rows.reward.mean() == pytest.approx(data.reward.mean(), abs=0.03)
+    assert max(rows.replication.max() for rows in portions) == 39
+    paid = np.concatenate([rows.reward for rows in portions])
+    assert paid.mean() == pytest.approx(data.reward.mean(), abs=0.03)
 
 
 @pytest.mark.slow
@@ -127,9 +174,8 @@ def test_the_estimate_is_the_discrepancy_of_the_closed_form():
     pomdp = library.load("tiger")
     policy = np.array([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.3, 0.1, 0.6], [0.4, 0.3, 0.3]])
     data = collect(Tabular(pomdp), 30_000, seed=1, policy=policy)
-    found = tabular_evidence(
-        discretise(data), 0.95, np.random.default_rng(0), replications=20, n_probes=0
-    ).discrepancy
+    settings = Settings(0.95, replications=20, probes=0)
+    found = tabular_evidence(discretise(data), settings, np.random.default_rng(0)).discrepancy
     exact = undiscounted_discrepancy(pomdp, policy)
     assert found.interval[0] < exact < found.interval[1]
     assert found.value == pytest.approx(exact, rel=0.15)
@@ -185,8 +231,8 @@ def test_p_values_are_uniform_on_markov_chains():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         data = discretise(sample_chain(rng, *random_chain(rng), 600).cut(100))
-        found = tabular_evidence(data, 0.9, rng, replications=60, n_probes=4, resamples=0)
-        ps.append(found.p_value)
+        quick = Settings(0.9, replications=60, probes=4, resamples=0)
+        ps.append(tabular_evidence(data, quick, rng).p_value)
     # Binomial(40, p): fewer than 1 in 500 chance each of failing if the test is right.
     assert np.mean(np.array(ps) <= 0.05) <= 7 / 40
     assert 0.35 < np.mean(ps) < 0.65

@@ -1,9 +1,13 @@
 """`markovlens detect`: Markov or not, from an environment or logged data."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+if TYPE_CHECKING:
+    from markovlens.evidence.policies import Policy
 
 MARKOV, NOT_MARKOV, UNDECIDED = 0, 1, 3
 
@@ -38,7 +42,8 @@ def detect(
         gamma: discount; by default the environment's own, or 0.99.
         steps: how many steps of an environment to take.
         seed: of everything random.
-        policy: a Stable-Baselines3 model, "ALGO:model.zip" (needs --trust); by default random.
+        policy: a run folder of `markovlens train` (its memory is cleared before every step), or a
+            Stable-Baselines3 model, "ALGO:model.zip" (needs --trust); by default random.
         trust: load the model, whose format can run code: only if you know where it comes from.
         mask: components of a vector observation to hide, as 1,3.
         level: of the test.
@@ -50,16 +55,24 @@ def detect(
         plot: write a picture to this file.
     """
     from markovlens.cli.output import print_json
+    from markovlens.cli.runtime import prepare_jax
     from markovlens.evidence.detect import detect as ask
-    from markovlens.evidence.sources import open_source
+    from markovlens.evidence.sources import experience, resolve
+    from markovlens.evidence.trajectories import Trajectories
     from markovlens.progress import progress_bar
 
     hidden = _components(mask)
+    prepare_jax()
+    found = resolve(source, seed)
+    if policy is not None and isinstance(found, Trajectories):
+        raise ValueError("logged data already has its actions: a policy goes with environments")
+    actor = None if policy is None else _actor(policy, trust)
+    with progress_bar("collect", total=steps) as advance:
+        data, discount = experience(found, steps, seed, actor, gamma, advance)
+    if hidden:
+        data = data.hide(hidden)
     with progress_bar("detect", total=1.0) as advance:
-        data, discount = open_source(source, steps, seed, policy, trust, gamma)
-        if hidden:
-            data = data.hide(hidden)
-        found = ask(
+        answer = ask(
             data,
             gamma=discount,
             seed=seed,
@@ -70,15 +83,17 @@ def detect(
             frames=frames,
             advance=advance,
         )
+    notes = _notes(actor, hidden)
+    answer = replace(answer, notes=(*answer.notes, *notes))
     if plot is not None:
         from markovlens.evidence.plot import plot_detection
 
-        plot_detection(found, plot)
+        plot_detection(answer, plot)
     if json:
-        print_json(found.to_dict())
+        print_json(answer.to_dict())
     else:
-        print(found.explain())
-    return {True: MARKOV, False: NOT_MARKOV, None: UNDECIDED}[found.markov]
+        print(answer.explain())
+    return {True: MARKOV, False: NOT_MARKOV, None: UNDECIDED}[answer.markov]
 
 
 def _components(mask: str) -> list[int]:
@@ -88,3 +103,32 @@ def _components(mask: str) -> list[int]:
         raise ValueError(
             f"--mask takes component numbers separated by commas, as 1,3; got {mask!r}"
         ) from None
+
+
+def _actor(policy: str, trust: bool) -> "Policy":
+    """A run folder, or a model of Stable-Baselines3."""
+    if not Path(policy).is_dir():
+        from markovlens.evidence.sources import load_model
+
+        return load_model(policy, trust)
+    from markovlens.agents.policy import RunPolicy
+    from markovlens.agents.run import load_run
+
+    return RunPolicy(load_run(policy))
+
+
+def _notes(actor: "Policy", hidden: list[int]) -> list[str]:
+    """What the policy has to do with the answer."""
+    notes = []
+    if getattr(actor, "forgets", False):
+        notes.append(
+            "the run's memory was cleared before every step: under a policy that remembers, no "
+            "observation is Markov"
+        )
+    seen = set(hidden) & set(getattr(actor, "kept", hidden))
+    if actor is not None and seen:
+        notes.append(
+            "the policy saw the components that are masked: what it does with them can by itself "
+            "make the others not Markov"
+        )
+    return notes

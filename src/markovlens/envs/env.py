@@ -91,6 +91,12 @@ class Env(eqx.Module, Generic[State, Noise]):
         return None
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        """What the observations of a discrete space, or the entries of a flattened one, are called;
+        empty if they have no names."""
+        return ()
+
+    @property
     def full_observation_space(self) -> Space:
         """The space of `full_observation`."""
         raise TypeError(f"{type(self).__name__} does not show its full state")
@@ -192,6 +198,10 @@ class TimeLimit(Wrapper[State, Noise]):
     @property
     def shortest_episode(self) -> int:
         return min(self.limit, self.env.shortest_episode)
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return self.env.observation_names
 
     @property
     def time_limit(self) -> int:

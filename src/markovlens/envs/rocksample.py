@@ -94,6 +94,12 @@ class RockSample(Env[RockSampleState, Float[Array, ""]]):
         return Binary(2 * self.size + self.n_rocks)
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        cells = range(self.size)
+        places = [f"row {i}" for i in cells] + [f"column {i}" for i in cells]
+        return (*places, *(f"rock {i}" for i in range(self.n_rocks)))
+
+    @property
     def action_space(self) -> Discrete:
         return Discrete(CHECK + self.n_rocks)
 

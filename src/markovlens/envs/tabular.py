@@ -24,6 +24,7 @@ class Tabular(Env[Int[Array, ""], Float[Array, "2"]]):
     rewards: Float[Array, "S A"]
     terminal: Bool[Array, "S"]
     discount: float = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, pomdp: Pomdp):
         self.transition_cdf = _cdf(pomdp.T)
@@ -32,6 +33,7 @@ class Tabular(Env[Int[Array, ""], Float[Array, "2"]]):
         self.rewards = jnp.asarray(np.asarray(pomdp.R), dtype=jnp.float32)
         self.terminal = pomdp.terminal
         self.discount = float(pomdp.gamma)
+        self.names = pomdp.observations
 
     @property
     def gamma(self) -> float:
@@ -44,6 +46,10 @@ class Tabular(Env[Int[Array, ""], Float[Array, "2"]]):
     @property
     def action_space(self) -> Discrete:
         return Discrete(self.transition_cdf.shape[0])
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return self.names
 
     @property
     def full_observation_space(self) -> Discrete:

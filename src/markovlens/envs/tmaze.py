@@ -45,6 +45,10 @@ class TMaze(Env[TMazeState, None]):
         return Discrete(5)
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        return "blue", "red", "corridor", "junction", "end"
+
+    @property
     def action_space(self) -> Discrete:
         return Discrete(4)
 

@@ -67,6 +67,11 @@ class MaskObservation(Wrapper[State, Noise]):
             )
         return Binary(len(self.kept))
 
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        names = self.env.observation_names
+        return tuple(names[i] for i in self.kept) if names else ()
+
     def begin(self, inner: State, observation: Array) -> tuple[Any, Array]:
         return None, self._keep(observation)
 

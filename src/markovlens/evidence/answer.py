@@ -35,6 +35,7 @@ class Detection:
     discrepancy: float  # ‖Q¹ − Q⁰‖ over the steps taken, in units of the return
     interval: tuple[float, float]
     p_value: float
+    hypothesis: str  # what the p-value is against
     remembered: float  # the same with the memory that shows it best, or what that memory explains
     upper: float  # one-sided bound, with and without memory probes
     scale: float  # standard deviation of the return
@@ -84,7 +85,7 @@ class Detection:
             f"({self.discrepancy / unit:.1%} of its standard deviation), "
             f"{1 - self.level:.0%} interval {low:.4g} to {high:.4g}",
             f"  with memory    {self.remembered:.4g} ({self.remembered / unit:.1%})",
-            f'  p-value        {self.p_value:.3g} against "the observations are Markov"',
+            f'  p-value        {self.p_value:.3g} against "{self.hypothesis}"',
             f"  data           {self.steps:,} steps, {self.episodes:,} episodes, "
             f"gamma {self.gamma:g}, {self.method} observations",
         ]

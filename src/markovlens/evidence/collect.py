@@ -5,20 +5,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from markovlens.evidence.null import reproducibility
-from markovlens.evidence.tabular import discretise
-from markovlens.evidence.trajectories import Trajectories
+from markovlens.evidence.discrete import discretise
+from markovlens.evidence.estimate import reproducibility
+from markovlens.evidence.one_by_one import GymnasiumStepper, OneByOne, host_loop
+from markovlens.evidence.policies import BatchPolicy, Policy
+from markovlens.evidence.trajectories import ARRAYS, Trajectories
 from markovlens.progress import Advance, silent
-
-Policy = Callable[[Any], Any] | Float[np.ndarray, "O A"] | None
 
 LANES = 32
 PILOTS = 8
 PILOT_SHARE = 0.2
 PILOT_PIECES = 20
-ADVANCE_EVERY = 1000
 
 
 def collect(
@@ -34,7 +32,8 @@ def collect(
     Arguments:
         env: one of ours (`markovlens.envs`), or a Gymnasium environment.
         policy: a callable from an observation to an action; a table `policy[o, a]` of
-            probabilities for discrete observations; or None for a random one. With discrete
+            probabilities for discrete observations; a `BatchPolicy`, such as a trained run's
+            (`agents.policy.RunPolicy`); or None for a random one. With discrete
             observations and actions that is a random stochastic policy for each observation (a
             discrepancy shows under almost every policy, but the uniform one can be too even);
             among a few, tried on a fifth as many extra steps, the one whose discrepancy stands
@@ -45,7 +44,7 @@ def collect(
 
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    stepper = _Ours(env) if isinstance(env, Env) else _Gymnasium(env)
+    stepper = _Ours(env) if isinstance(env, Env) else GymnasiumStepper(env)
     rng = np.random.default_rng(seed)
     if policy is None and stepper.n_observations and stepper.n_actions:
         policy = _telling_policy(stepper, steps, gamma, rng)
@@ -53,7 +52,7 @@ def collect(
 
 
 def _telling_policy(
-    stepper: "_Ours | _Gymnasium", steps: int, gamma: float, rng: np.random.Generator
+    stepper: "_Ours | GymnasiumStepper", steps: int, gamma: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Of a few random policies, the one under which a discrepancy is best reproduced.
 
@@ -80,138 +79,49 @@ class _Ours:
         seen, done = env.observation_space, env.action_space
         self.n_observations = seen.n if isinstance(seen, Discrete) else 0
         self.n_actions = done.n if isinstance(done, Discrete) else 0
+        self.sizes = (seen.flat_size, done.flat_size)
 
     def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
-        if callable(policy):
-            return _host_loop(_OneByOne(self.env), policy, steps, seed, advance)
         import jax
-        import jax.numpy as jnp
 
+        from markovlens.evidence.batch_policies import Table, Uniform
+
+        names = self.env.observation_names
+        if policy is None:
+            policy = Uniform(self.env.action_space)
+        elif not callable(policy) and not isinstance(policy, BatchPolicy):
+            policy = Table(jax.numpy.asarray(policy, dtype=np.float32))
+        if not isinstance(policy, BatchPolicy):
+            return host_loop(OneByOne(self.env), policy, steps, seed, advance, names)
+        policy.check(*self.sizes)
         lanes = min(LANES, steps)
-        table = None if policy is None else jnp.log(jnp.asarray(policy, dtype=jnp.float32))
-        steps_of_lanes = self.roll(self.env, table, jax.random.key(seed), lanes, -(-steps // lanes))
+        taken = self.roll(self.env, policy, jax.random.key(seed), lanes, -(-steps // lanes))
         advance(steps)
-        columns = {
-            name: np.swapaxes(np.asarray(getattr(steps_of_lanes, name)), 0, 1)
-            for name in (
-                "observation",
-                "action",
-                "reward",
-                "terminated",
-                "truncated",
-                "next_observation",
-            )
+        columns: dict[str, Any] = {
+            name: np.swapaxes(np.asarray(getattr(taken, name)), 0, 1) for name in ARRAYS
         }
         columns["truncated"] = columns["truncated"].copy()
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
-        return Trajectories(**{n: c.reshape(-1, *c.shape[2:]) for n, c in columns.items()})
+        columns = {n: c.reshape(-1, *c.shape[2:]) for n, c in columns.items()}
+        return Trajectories(**columns, names=names)
 
 
 @cache
 def _jitted_roll() -> Callable:
     import equinox as eqx
     import jax
-    import jax.numpy as jnp
 
     from markovlens.envs.vector import VectorState, unroll, vector_reset
 
     @eqx.filter_jit
-    def roll(env: Any, table: Any, key: Any, lanes: int, length: int) -> Any:
-        """Uniform over the actions allowed, or by a table of log-probabilities `[o, a]`."""
-
+    def roll(env: Any, policy: Any, key: Any, lanes: int, length: int) -> Any:
         def act(key: Any, state: VectorState, _: Any) -> tuple[Any, Any, None]:
             key, now = jax.random.split(key)
-            if table is not None:
-                return key, jax.random.categorical(now, table[state.observation]), None
-            if env.masks_actions:
-                mask = jax.vmap(env.action_mask)(state.env_state)
-                return key, jax.random.categorical(now, jnp.where(mask, 0.0, -jnp.inf)), None
-            return key, jax.vmap(env.action_space.sample)(jax.random.split(now, lanes)), None
+            allowed = jax.vmap(env.action_mask)(state.env_state) if env.masks_actions else None
+            return key, policy.actions(now, state.observation, allowed), None
 
         start_key, roll_key, act_key = jax.random.split(key, 3)
         state = vector_reset(env, start_key, lanes)
         return unroll(env, act, act_key, state, roll_key, length)[2]
 
     return roll
-
-
-class _Gymnasium:
-    """Steps a Gymnasium environment."""
-
-    def __init__(self, env: Any):
-        from gymnasium import spaces
-
-        self.env = env
-        seen, done = env.observation_space, env.action_space
-        plain = isinstance(seen, spaces.Discrete) and isinstance(done, spaces.Discrete)
-        plain = plain and seen.start == 0 and done.start == 0
-        self.n_observations = int(seen.n) if plain else 0
-        self.n_actions = int(done.n) if plain else 0
-
-    def run(self, policy: Policy, steps: int, seed: int, advance: Advance) -> Trajectories:
-        self.env.action_space.seed(seed)
-        act = self._callable(policy, np.random.default_rng(seed))
-        return _host_loop(self.env, act, steps, seed, advance)
-
-    def _callable(self, policy: Policy, rng: np.random.Generator) -> Callable[[Any], Any]:
-        if callable(policy):
-            return policy
-        if policy is None:
-            return lambda _: self.env.action_space.sample()
-        running = np.cumsum(policy, axis=1)
-        running[:, -1] = 1.0
-        return lambda o: int(np.searchsorted(running[o], rng.random(), side="right"))
-
-
-class _OneByOne:
-    """One of our environments, stepped in Gymnasium's manner."""
-
-    def __init__(self, env: Any):
-        import equinox as eqx
-        import jax
-
-        self._split, self._key = jax.random.split, jax.random.key(0)
-        self._reset, self._step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
-        self._state: Any = None
-
-    def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict]:
-        import jax
-
-        if seed is not None:
-            self._key = jax.random.key(seed)
-        self._key, now = self._split(self._key)
-        self._state, observation = self._reset(now)
-        return np.asarray(observation), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self._key, now = self._split(self._key)
-        self._state, step = self._step(now, self._state, np.asarray(action))
-        ends = bool(step.terminated), bool(step.truncated)
-        return np.asarray(step.observation), float(step.reward), *ends, {}
-
-
-def _host_loop(
-    env: Any, act: Callable[[Any], Any], steps: int, seed: int, advance: Advance
-) -> Trajectories:
-    """Steps an environment one step at a time."""
-    rows = []
-    observation, _ = env.reset(seed=seed)
-    for t in range(steps):
-        action = act(observation)
-        before = _flat(observation)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        rows.append((before, action, reward, terminated, truncated, _flat(observation)))
-        if terminated or truncated:
-            observation, _ = env.reset()
-        if t % ADVANCE_EVERY == 0:
-            advance(t)
-    return Trajectories(*(list(column) for column in zip(*rows, strict=True)))
-
-
-def _flat(observation: Any) -> Any:
-    """Dictionaries and tuples as one vector."""
-    if isinstance(observation, dict):
-        observation = [observation[name] for name in sorted(observation)]
-    if isinstance(observation, tuple | list):
-        return np.concatenate([np.ravel(_flat(part)) for part in observation])
-    return observation

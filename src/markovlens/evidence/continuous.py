@@ -15,60 +15,44 @@ allows for it: the past adds no more than 5% of the return's standard deviation.
 is compared with a normal distribution.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
-from markovlens.evidence.features import Normalise, Smooth
-from markovlens.evidence.history import decayed_past, discounted_sum_to_end, lag
-from markovlens.evidence.interval import Size, size
+from markovlens.evidence.features import Smooth
+from markovlens.evidence.finding import Evidence, Settings, shares_of
+from markovlens.evidence.history import discounted_sum_to_end
+from markovlens.evidence.inputs import Inputs, inputs_of
 from markovlens.evidence.lstd import lstd
-from markovlens.evidence.null import Evidence
 from markovlens.evidence.regression import Regression
+from markovlens.evidence.smooth_estimate import smooth_discrepancy
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 TARGET_LAMBDA = 0.9  # long enough that chance outweighs what features miss in one step
 ALLOWANCE = 0.05  # standard deviations of the return that features may miss
-DECAYS = (0.5, 0.9, 0.99)  # of the memories of older observations and actions
-FARTHEST = 4.0  # standard deviations; the past is clipped beyond
+HYPOTHESIS = f"the past adds at most {ALLOWANCE:.0%} of the return's standard deviation"
 BLOCK = 100  # steps within which the errors of targets may be correlated
-LEADING = 30  # directions of the value's features in which the discrepancy is estimated
 NEIGHBOURS = 4
 MOST_NEIGHBOUR_COMPONENTS = 12  # beyond, the nearest are not near
 VALUE_COSINES, PRESENT_COSINES, PAST_COSINES = 60, 240, 150
 MOST_CROSSED = 120  # products of the last observation and action with the present
-MOST_KINDS_OF_ACTION = 32
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What regressions see."""
-
-    present: Float[np.ndarray, "N d"]
-    following: Float[np.ndarray, "N d"]
-    past: Float[np.ndarray, "N p"]
-    names: tuple[str, ...]  # of the columns of `past`
-    usable: Bool[np.ndarray, "N"]  # rows with a past, and with a full stack
 
 
 def continuous_evidence(
     data: Trajectories,
-    gamma: float,
+    settings: Settings,
     rng: np.random.Generator,
     skip: int = 0,
-    resamples: int = 400,
-    level: float = 0.05,
     advance: Advance = silent,
 ) -> Evidence:
     """Estimate, interval and p-value for observations that are vectors of numbers.
 
     The first `skip` steps of each episode are left out: there a stack of frames is not yet full.
     """
-    inputs = _inputs(data, skip)
+    gamma, level = settings.gamma, settings.level
+    inputs = inputs_of(data, skip)
     scale = float(discounted_sum_to_end(data.reward, data, gamma).std())
     fold, inner = _halves(rng, data), _halves(rng, data)
     values = Smooth(rng, inputs.present.shape[1], VALUE_COSINES, (1.0, 2.5), products=True)
@@ -93,88 +77,17 @@ def continuous_evidence(
         shares += _shares(probe, inputs, test)
         advance(0.7 + 0.1 * f)
     one_step = [regression.residuals(f, column=2 + f) for f in (0, 1)]
-    found = _discrepancy(data, inputs, values, one_step, gamma, fold, rng, resamples, level)
-    order = np.argsort(-shares)
+    found = smooth_discrepancy(data, inputs, values, one_step, settings, fold, rng)
     return Evidence(
         discrepancy=found,
+        hypothesis=HYPOTHESIS,
         p_value=float(ndtr(-total)),
         remembered=float(np.mean(explained)),
         upper=max(found.upper, float(np.mean(bounds))),
         revealed_by="memory",
-        shares={inputs.names[i]: float(shares[i] / shares.sum()) for i in order},
+        shares=shares_of(shares, inputs.names),
         scale=scale,
     )
-
-
-def pay_for_observations(data: Trajectories, rng: np.random.Generator) -> Trajectories:
-    """The same steps with a random smooth function of the next observation as reward.
-
-    If the observations are Markov their values are, whatever is paid; so where the true reward
-    hardly ever varies, this asks of the observations themselves.
-    """
-    seen = data.observation.reshape(len(data), -1).astype(np.float64)
-    following = data.next_observation.reshape(len(data), -1).astype(np.float64)
-    normal = Normalise(seen)
-    weights = rng.normal(size=normal.size) / np.sqrt(max(normal.size, 1))
-    pay = np.tanh(normal(following) @ weights)
-    return Trajectories(**data.arrays() | {"reward": pay})
-
-
-def _inputs(data: Trajectories, skip: int) -> _Inputs:
-    n = len(data)
-    usable = data.time >= max(skip, 1)
-    seen = data.observation.reshape(n, -1).astype(np.float64)
-    following = data.next_observation.reshape(n, -1).astype(np.float64)
-    full = data.time >= skip
-    if usable.sum() < 200:
-        raise ValueError(
-            f"{int(usable.sum())} usable steps are too few for continuous observations; "
-            "give a few thousand"
-        )
-    normal = Normalise(seen[full])
-    if normal.size == 0:
-        raise ValueError("the observation never changes: there is nothing to test")
-    action, action_names = _actions(data)
-    columns = [lag(seen, data, 1), lag(action, data, 1)]
-    components = range(seen.shape[1])
-    names = [f"previous observation[{i}]" for i in components]
-    names += [f"previous {name}" for name in action_names]
-    for decay in DECAYS:
-        columns += [decayed_past(seen, data, decay), decayed_past(action, data, decay)]
-        older = f"over ~{round(1 / (1 - decay))} steps"
-        names += [f"observation[{i}] {older}" for i in components]
-        names += [f"{name} {older}" for name in action_names]
-    past, kept = _news(np.hstack(columns), seen, usable)
-    return _Inputs(normal(seen), normal(following), past, tuple(names[i] for i in kept), usable)
-
-
-def _news(
-    past: Float[np.ndarray, "N p"], seen: Float[np.ndarray, "N d"], usable: np.ndarray
-) -> tuple[Float[np.ndarray, "N q"], np.ndarray]:
-    """What is new in the past: less its best linear guess from the present, in standard units.
-
-    The last position differs little from this one, and it is the difference that matters.
-    Columns that the present gives exactly are dropped; returns also which are kept.
-    """
-    centred, present = past - past[usable].mean(0), seen - seen[usable].mean(0)
-    present = present / (present[usable].std(0) + 1e-12)
-    weights = np.linalg.lstsq(present[usable], centred[usable], rcond=1e-10)[0]
-    left = centred - present @ weights
-    spread, before = left[usable].std(0), centred[usable].std(0)
-    kept = np.flatnonzero(spread > 1e-5 * before)
-    if len(kept) == 0:
-        raise ValueError("the present observation already holds all of the past: nothing to test")
-    news = np.clip(left[:, kept] / spread[kept], -FARTHEST, FARTHEST)
-    return np.where(usable[:, None], news, 0.0), kept
-
-
-def _actions(data: Trajectories) -> tuple[Float[np.ndarray, "N a"], list[str]]:
-    """One column for each kind of action but the first, or the components of the vector."""
-    flat = data.action.reshape(len(data), -1)
-    kinds = np.unique(flat) if flat.dtype.kind in "biu" and flat.shape[1] == 1 else None
-    if kinds is not None and len(kinds) <= MOST_KINDS_OF_ACTION:
-        return (flat == kinds[None, 1:]).astype(np.float64), [f"action {k}" for k in kinds[1:]]
-    return flat.astype(np.float64), [f"action[{i}]" for i in range(flat.shape[1])]
 
 
 def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"]:
@@ -184,7 +97,7 @@ def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"
 
 
 def _td_errors(
-    data: Trajectories, inputs: _Inputs, values: Smooth, gamma: float, learn: np.ndarray
+    data: Trajectories, inputs: Inputs, values: Smooth, gamma: float, learn: np.ndarray
 ) -> Float[np.ndarray, "N"]:
     """δ of the TD(0) value learnt from some episodes, kept within the returns seen."""
     episodes = np.flatnonzero(learn[data.start])
@@ -201,7 +114,7 @@ def _td_errors(
 
 def _regression(
     rng: np.random.Generator,
-    inputs: _Inputs,
+    inputs: Inputs,
     columns: Float[np.ndarray, "N c"],
     fold: np.ndarray,
     inner: np.ndarray,
@@ -240,63 +153,8 @@ def _less_neighbours(
     return probe - taken
 
 
-def _shares(probe: np.ndarray, inputs: _Inputs, test: np.ndarray) -> Float[np.ndarray, "p"]:
+def _shares(probe: np.ndarray, inputs: Inputs, test: np.ndarray) -> Float[np.ndarray, "p"]:
     """How much each part of the past has in common with the probe."""
     past = inputs.past[test]
     past = past - past.mean(0)
     return (past.T @ (probe - probe.mean())) ** 2 / ((past**2).sum(0) + 1e-9)
-
-
-def _discrepancy(
-    data: Trajectories,
-    inputs: _Inputs,
-    values: Smooth,
-    one_step: list[Float[np.ndarray, "N"]],
-    gamma: float,
-    fold: np.ndarray,
-    rng: np.random.Generator,
-    resamples: int,
-    level: float,
-) -> Size:
-    """‖V¹ − V⁰‖ over the steps taken: `V¹(o) − V⁰(o) = E[Σ_{k≥1} γ^k δ_{t+k} | o_t = o]`.
-
-    The TD errors are less their mean given the observation, which for the true V⁰ is 0. The sum is
-    regressed on the leading directions of the features of o_t in each fold; the product of the two
-    folds' coefficients is free of noise on average.
-    """
-    usable = inputs.usable
-    ahead = np.where(fold == 1, one_step[0], one_step[1])
-    ahead = discounted_sum_to_end(ahead * usable, data, gamma) - ahead * usable
-    phi = values(inputs.present)
-    scale, axes = np.linalg.eigh(phi[usable].T @ phi[usable] / usable.sum())
-    kept = np.argsort(-scale)[:LEADING]
-    whiten = axes[:, kept] / np.sqrt(scale[kept])
-    phi = phi @ whiten * usable[:, None]
-    moments = np.add.reduceat(phi * ahead[:, None], data.start)
-    steps = np.add.reduceat(usable.astype(np.float64), data.start)
-    solve = np.linalg.inv(
-        np.eye(phi.shape[1]) - _carried_over(data, inputs, values, whiten, phi, gamma)
-    )
-    side = fold[data.start]
-    means = [solve @ moments[side == f].sum(0) / steps[side == f].sum() for f in (0, 1)]
-    mean = moments.sum(0) / steps.sum()
-    multipliers = rng.normal(size=(resamples, data.n_episodes))
-    noise = multipliers @ (moments - steps[:, None] * mean) / steps.sum() @ solve.T
-    return size(float(means[0] @ means[1]), solve @ mean, noise, np.ones(len(mean)), level)
-
-
-def _carried_over(
-    data: Trajectories,
-    inputs: _Inputs,
-    values: Smooth,
-    whiten: np.ndarray,
-    phi: np.ndarray,
-    gamma: float,
-) -> Float[np.ndarray, "k k"]:
-    """E[φ_t γⁿ φ_Tᵀ] over truncated episodes: beyond a cut, the difference at the cut goes on."""
-    ends = data.start + data.length - 1
-    cut = data.truncated[ends]
-    weight = gamma ** (np.repeat(ends, data.length) - np.arange(len(data)) + 1.0)
-    starts = np.add.reduceat(phi * weight[:, None], data.start)[cut]
-    finals = values(inputs.following[ends[cut]]) @ whiten
-    return starts.T @ finals / inputs.usable.sum()

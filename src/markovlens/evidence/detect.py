@@ -6,49 +6,25 @@ from typing import Any
 import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
-from markovlens.evidence.collect import Policy, collect
-from markovlens.evidence.continuous import continuous_evidence, pay_for_observations
-from markovlens.evidence.null import Evidence, tabular_evidence
+from markovlens.evidence.collect import collect
+from markovlens.evidence.continuous import continuous_evidence
+from markovlens.evidence.discrete import discretise
+from markovlens.evidence.finding import Evidence, Settings
+from markovlens.evidence.inputs import pay_for_observations
+from markovlens.evidence.null import tabular_evidence
+from markovlens.evidence.policies import Policy
 from markovlens.evidence.stacking import stack
-from markovlens.evidence.tabular import discretise
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 PIECES = 20  # at least this many independent pieces, or resampling them means nothing
+LONGEST_PIECE = 1000  # steps; longer episodes are cut, so that many can be simulated side by side
 VISITS_PER_OBSERVATION = 20  # fewer, and distinct vectors are treated as continuous
 INFORMATIVE_EPISODES = 30
 
 # Stacks are many; each is tested with less effort than the question itself.
 QUICK_REPLICATIONS = 60
 QUICK_PROBES = 4
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How hard to look."""
-
-    gamma: float
-    level: float = 0.05
-    tolerance: float = 0.1
-    replications: int = 200
-    probes: int = 8
-    resamples: int = 200
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ValueError(f"gamma must be in [0, 1], got {self.gamma:g}")
-        if not 0.0 < self.level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {self.level:g}")
-        if not self.tolerance > 0.0:
-            raise ValueError(f"tolerance must be positive, got {self.tolerance:g}")
-        fewest = int(np.ceil(1.0 / self.level)) - 1
-        if self.replications < fewest:
-            raise ValueError(
-                f"a test at level {self.level:g} needs at least {fewest} replications, "
-                f"got {self.replications}"
-            )
-        if not 0 <= self.probes <= 32:
-            raise ValueError(f"probes must be between 0 and 32, got {self.probes}")
 
 
 def detect(
@@ -111,7 +87,7 @@ def detect(
     if not informative and not question.discrete:
         asked, informative = pay_for_observations(data, rng), True
         notes.append("so the question was asked of the observations: do they predict themselves?")
-    pieces = asked.cut(max(1, len(data) // PIECES))
+    pieces = asked.cut(max(1, min(len(data) // PIECES, LONGEST_PIECE)))
     if pieces.n_episodes < 4:
         raise ValueError(f"{len(data)} steps are too few to say anything; give a few thousand")
     evidence = question.ask(pieces, advance=advance)
@@ -126,6 +102,7 @@ def detect(
         discrepancy=evidence.discrepancy.value,
         interval=evidence.discrepancy.interval,
         p_value=evidence.p_value,
+        hypothesis=evidence.hypothesis,
         remembered=evidence.remembered,
         upper=evidence.upper,
         scale=evidence.scale,
@@ -152,21 +129,9 @@ class _Question:
     rng: np.random.Generator
 
     def ask(self, data: Trajectories, skip: int = 0, advance: Advance = silent) -> Evidence:
-        s = self.settings
-        if not self.discrete:
-            return continuous_evidence(
-                data, s.gamma, self.rng, skip, level=s.level, advance=advance
-            )
-        return tabular_evidence(
-            discretise(data),
-            s.gamma,
-            self.rng,
-            s.replications,
-            s.probes,
-            s.resamples,
-            s.level,
-            advance,
-        )
+        if self.discrete:
+            return tabular_evidence(discretise(data), self.settings, self.rng, advance)
+        return continuous_evidence(data, self.settings, self.rng, skip, advance)
 
     def verdict(self, evidence: Evidence) -> bool | None:
         if evidence.p_value <= self.settings.level:

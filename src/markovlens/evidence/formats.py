@@ -162,7 +162,7 @@ def _append(columns: dict[str, list], record: Mapping[str, object], where: str) 
             )
 
 
-def _known(columns: Mapping[str, object], path: Path) -> dict[str, object]:
+def _known(columns: Mapping[str, Any], path: Path) -> dict[str, Any]:
     found = {}
     for name, aliases in ALIASES.items():
         present = [key for key in (name, *aliases) if key in columns]

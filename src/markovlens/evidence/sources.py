@@ -5,32 +5,24 @@ from pathlib import Path
 from typing import Any
 
 from markovlens.evidence.collect import collect
+from markovlens.evidence.policies import Policy
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 DEFAULT_GAMMA = 0.99
 
 
-def open_source(
-    source: str,
+def experience(
+    found: Any,
     steps: int = 50_000,
     seed: int = 0,
-    model: str | None = None,
-    trust: bool = False,
+    policy: Policy = None,
     gamma: float | None = None,
     advance: Advance = silent,
 ) -> tuple[Trajectories, float]:
-    """Experience by name, and the discount that goes with it unless one is given.
-
-    `source` is a file, `minari:DATASET` or an environment; an environment is stepped `steps` times
-    with the Stable-Baselines3 `model` (see `load_model`) or a random policy.
-    """
-    found = resolve(source, seed)
+    """Steps of what `resolve` found, and the discount that goes with them unless one is given."""
     if isinstance(found, Trajectories):
-        if model is not None:
-            raise ValueError("logged data already has its actions: a policy goes with environments")
         return found, DEFAULT_GAMMA if gamma is None else gamma
-    policy = None if model is None else load_model(model, trust)
     gamma = float(getattr(found, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
     return collect(found, steps, seed, policy, gamma, advance), gamma
 

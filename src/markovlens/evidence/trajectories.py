@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-ARRAYS = ("observation", "action", "reward", "terminated", "truncated")
+ARRAYS = ("observation", "action", "reward", "terminated", "truncated", "next_observation")
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Trajectories:
     `next_observation[t]`. An episode ends where `terminated` (the process is over, nothing more
     will be paid) or `truncated` (we only stopped watching) is true; the last step of all counts as
     truncated if it is neither.
+
+    `names` are what observations are called, by number; for vectors, what their entries are called.
 
     Without `next_observation`, the next row of the same episode is used, and the last step of a
     truncated episode, whose outcome was not written down, is dropped.
@@ -33,6 +35,7 @@ class Trajectories:
     terminated: Bool[np.ndarray, "N"]
     truncated: Bool[np.ndarray, "N"]
     next_observation: np.ndarray  # [N, ...]
+    names: tuple[str, ...]
     start: Int[np.ndarray, "E"]  # the row each episode begins at
 
     def __init__(
@@ -43,6 +46,7 @@ class Trajectories:
         terminated: object,
         truncated: object | None = None,
         next_observation: object | None = None,
+        names: Sequence[str] = (),
     ):
         given = {
             "observation": _array("observation", observation),
@@ -60,6 +64,7 @@ class Trajectories:
         arrays = _finish(given)
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "names", _checked_names(names, self.observation))
         ends = np.flatnonzero(self.terminated | self.truncated)
         object.__setattr__(self, "start", np.concatenate([[0], ends[:-1] + 1]).astype(np.int64))
 
@@ -90,15 +95,28 @@ class Trajectories:
         return f"Trajectories({len(self)} steps, {episodes})"
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the constructor takes, by name."""
-        names = (*ARRAYS, "next_observation")
-        return {name: getattr(self, name) for name in names}
+        """The columns that the constructor takes, by name."""
+        return {name: getattr(self, name) for name in ARRAYS}
 
-    def with_observations(self, observation: np.ndarray, following: np.ndarray) -> "Trajectories":
+    def replace(self, **columns: np.ndarray) -> "Trajectories":
+        """The same steps with other columns."""
+        return Trajectories(**self.arrays() | columns, names=self.names)
+
+    def with_observations(
+        self, observation: np.ndarray, following: np.ndarray, names: Sequence[str] = ()
+    ) -> "Trajectories":
         """The same steps, seen through other eyes."""
-        return Trajectories(
-            **self.arrays() | {"observation": observation, "next_observation": following}
-        )
+        seen = {"observation": observation, "next_observation": following}
+        return Trajectories(**self.arrays() | seen, names=names)
+
+    @property
+    def entry_names(self) -> tuple[str, ...]:
+        """What the entries of a flattened observation are called: by default, by their place."""
+        flat = self.observation.reshape(len(self), -1)
+        single = self.observation.ndim == 1
+        if self.names and not single:
+            return self.names
+        return ("observation",) if single else tuple(f"entry {i}" for i in range(flat.shape[1]))
 
     def hide(self, components: Sequence[int]) -> "Trajectories":
         """Without some components of a vector observation."""
@@ -117,14 +135,17 @@ class Trajectories:
         keep = [i for i in range(size) if i not in set(components)]
         if not keep:
             raise ValueError("the mask hides every component of the observation; keep one")
-        return self.with_observations(self.observation[:, keep], self.next_observation[:, keep])
+        names = [self.entry_names[i] for i in keep]
+        return self.with_observations(
+            self.observation[:, keep], self.next_observation[:, keep], names
+        )
 
     def take(self, episodes: np.ndarray) -> "Trajectories":
         """Some of the episodes, in the order given."""
         rows = np.concatenate(
             [np.arange(self.start[e], self.start[e] + self.length[e]) for e in episodes]
         )
-        return Trajectories(**{name: value[rows] for name, value in self.arrays().items()})
+        return self.replace(**{name: value[rows] for name, value in self.arrays().items()})
 
     def cut(self, longest: int) -> "Trajectories":
         """Episodes longer than `longest` steps in equal pieces, each ending in a truncation."""
@@ -132,7 +153,7 @@ class Trajectories:
         pieces = -(-length // longest)
         size = -(-length // pieces)
         ends_piece = ((self.time + 1) % size == 0) & ~self.terminated
-        return Trajectories(**self.arrays() | {"truncated": self.truncated | ends_piece})
+        return self.replace(truncated=self.truncated | ends_piece)
 
 
 def _array(name: str, value: object) -> np.ndarray:
@@ -175,6 +196,23 @@ def _check(given: Mapping[str, np.ndarray], n: int) -> None:
             )
 
 
+def _checked_names(names: Sequence[str], observation: np.ndarray) -> tuple[str, ...]:
+    if not names:
+        return ()
+    if observation.ndim == 1:
+        fits = observation.dtype.kind in "biu" and observation.min() >= 0
+        if not fits or observation.max() >= len(names):
+            raise ValueError(
+                f"{len(names)} names are for observations 0 to {len(names) - 1}, whole numbers; "
+                f"these go from {observation.min():g} to {observation.max():g}"
+            )
+    elif observation[0].size != len(names):
+        raise ValueError(
+            f"there are {len(names)} names for observations of {observation[0].size} entries"
+        )
+    return tuple(names)
+
+
 def _finish(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     arrays = dict(given)
     arrays["reward"] = arrays["reward"].astype(np.float64)
@@ -199,5 +237,5 @@ def _finish(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def join(parts: Sequence[Trajectories]) -> Trajectories:
     """Several sets of episodes as one."""
-    names = parts[0].arrays()
-    return Trajectories(**{n: np.concatenate([p.arrays()[n] for p in parts]) for n in names})
+    columns = {n: np.concatenate([getattr(p, n) for p in parts]) for n in ARRAYS}
+    return parts[0].replace(**columns)

@@ -1,0 +1,182 @@
+"""Episodes step by step, those of the data and simulated ones, with memory probes alongside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from markovlens.evidence.discrete import Discrete
+
+# Episodes are simulated side by side: enough of them to amortise a step in Python, few enough
+# rows to stay near the processor's caches.
+ROWS_AT_ONCE = 400_000
+LANES_AT_LEAST = 400
+NEGLIGIBLE = 1e-9  # discounts below this carry nothing over a cut
+
+
+class Probes:
+    """Random one-bit memories, 63 at most, updated together in the bits of one integer.
+
+    For each (observation, action) a probe sets its bit to 0, to 1, keeps it or flips it, each with
+    probability 1/4: `m' = (m & keep) ^ flip`, whatever m was. A memory of a Markov process is
+    Markov together with it, so a probe can only reveal what is there.
+    """
+
+    def __init__(self, rng: np.random.Generator, n: int, n_pairs: int):
+        self.n = n
+        self.keep = rng.integers(0, 2**n, n_pairs)
+        self.flip = rng.integers(0, 2**n, n_pairs)
+
+    def __call__(self, bits: np.ndarray, pair: np.ndarray) -> np.ndarray:
+        """The bits after a step from a pair (observation, action)."""
+        return (bits & self.keep[pair]) ^ self.flip[pair]
+
+    def __getitem__(self, index: int) -> "Probe":
+        return Probe(index, (self.keep >> index) & 1, (self.flip >> index) & 1)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One of the memories, by itself."""
+
+    index: int
+    keep: Int[np.ndarray, "P"]
+    flip: Int[np.ndarray, "P"]
+
+    def bit(self, bits: np.ndarray) -> np.ndarray:
+        """What it holds, given the bits of all."""
+        return (bits >> self.index) & 1
+
+    def after(self, bit: np.ndarray, pair: np.ndarray) -> np.ndarray:
+        return (bit & self.keep[pair]) ^ self.flip[pair]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Steps of one or more replications, in any order, with what follows each in its episode."""
+
+    replication: Int[np.ndarray, "N"]
+    episode: Int[np.ndarray, "N"]
+    move: Int[np.ndarray, "N"]
+    reward: Float[np.ndarray, "N"]
+    bits: Int[np.ndarray, "N"]  # the memory bits of all probes
+    returns: Float[np.ndarray, "N"]  # discounted, up to the end of the episode
+    cut: Int[np.ndarray, "C"]  # rows whose episode was truncated before the discount wore off
+    tail: Float[np.ndarray, "C"]  # γ^(steps left)
+    last: Int[np.ndarray, "C"]  # the final observation of the episode
+    last_bits: Int[np.ndarray, "C"]
+
+
+class _History:
+    """Collects steps time by time, then works out backwards what followed each of them."""
+
+    def __init__(self, lanes: int, gamma: float):
+        self.lanes, self.gamma = lanes, gamma
+        self.steps: list[tuple[np.ndarray, ...]] = []  # lanes, move, reward, bits
+        self.cuts: dict[int, tuple[np.ndarray, ...]] = {}  # by time: lanes, last, last bits
+
+    def add(self, *step: np.ndarray) -> None:
+        self.steps.append(step)
+
+    def cut(self, lanes: np.ndarray, last: np.ndarray, last_bits: np.ndarray) -> None:
+        """The step just added was, for some lanes, the last that was watched."""
+        if len(lanes):
+            self.cuts[len(self.steps) - 1] = (lanes, last, last_bits)
+
+    def rows(self, replication: Int[np.ndarray, "L"]) -> Rows:
+        returns, tail = np.zeros(self.lanes), np.zeros(self.lanes)
+        last, last_bits = np.zeros((2, self.lanes), dtype=np.int64)
+        later, tails = [], []
+        for t in reversed(range(len(self.steps))):
+            lanes, _, reward, _ = self.steps[t]
+            g = reward + self.gamma * returns[lanes]
+            returns[lanes] = g
+            later.append(g)
+            if t in self.cuts:
+                ending, seen, remembered = self.cuts[t]
+                tail[ending], last[ending], last_bits[ending] = 1.0, seen, remembered
+            if self.cuts:
+                tail[lanes] *= self.gamma
+                tails.append(tail[lanes])
+        lane, move, reward, bits = (np.concatenate(c) for c in zip(*self.steps, strict=True))
+        ahead = np.concatenate(tails[::-1]) if tails else np.zeros(0)
+        cut = np.flatnonzero(ahead > NEGLIGIBLE)
+        return Rows(
+            replication=replication[lane],
+            episode=lane,
+            move=move,
+            reward=reward,
+            bits=bits,
+            returns=np.concatenate(later[::-1]),
+            cut=cut,
+            tail=ahead[cut],
+            last=last[lane[cut]],
+            last_bits=last_bits[lane[cut]],
+        )
+
+
+def rows_of(data: Discrete, probes: Probes, gamma: float) -> Rows:
+    """The data as one replication."""
+    moves, length = data.moves, data.length
+    history = _History(len(length), gamma)
+    order = np.argsort(-length, kind="stable")
+    bits = np.zeros(len(length), dtype=np.int64)
+    going = np.searchsorted(-length[order], -np.arange(1, length.max() + 1), side="right")
+    for t, n in enumerate(going):
+        lanes = order[:n]
+        row = data.start[lanes] + t
+        move, now = moves.of_step[row], bits[lanes]
+        bits[lanes] = probes(now, moves.pair[move])
+        history.add(lanes, move, data.reward[row], now)
+        cut = data.truncated[row]
+        history.cut(lanes[cut], data.next_observation[row[cut]], bits[lanes[cut]])
+    return history.rows(np.zeros(len(length), dtype=np.int64))
+
+
+class Simulator:
+    """The empirical effective MDP of some data.
+
+    From observation o, the step (action, reward, next observation, whether it ended) is one of the
+    steps that the data took from o, drawn uniformly. Starts are resampled; an episode is cut where
+    its counterpart in the data was, or at the longest length seen.
+    """
+
+    def __init__(self, data: Discrete, probes: Probes, gamma: float, rng: np.random.Generator):
+        self.data, self.probes, self.gamma, self.rng = data, probes, gamma, rng
+        self._count = np.bincount(data.observation, minlength=data.n_observations + 1)
+        self._first = np.concatenate([[0], np.cumsum(self._count)])[:-1]
+        order = np.argsort(data.observation, kind="stable")
+        self._move, self._reward = data.moves.of_step[order], data.reward[order]
+        self._starts = data.observation[data.start]
+        ends = data.start + data.length - 1
+        self._limit = np.where(data.truncated[ends], data.length, data.length.max())
+
+    def copies(self, replications: int) -> Iterator[Rows]:
+        """As many episodes as the data has, for every replication; in portions of bounded size."""
+        episodes = len(self.data.start)
+        lanes = max(LANES_AT_LEAST, ROWS_AT_ONCE * episodes // len(self.data.reward))
+        for begin in range(0, replications * episodes, lanes):
+            lane = np.arange(begin, min(begin + lanes, replications * episodes))
+            yield self._simulate(self._limit[lane % episodes], lane // episodes)
+
+    def _simulate(self, limit: Int[np.ndarray, "L"], replication: Int[np.ndarray, "L"]) -> Rows:
+        moves, end = self.data.moves, self.data.n_observations
+        lanes = np.arange(len(limit))
+        o = self._starts[self.rng.integers(0, len(self._starts), len(lanes))]
+        bits = np.zeros(len(lanes), dtype=np.int64)
+        history = _History(len(lanes), self.gamma)
+        t = 0
+        while len(lanes):
+            t += 1
+            draw = self.rng.random(len(lanes)) * self._count[o]
+            pick = self._first[o] + draw.astype(np.int64)
+            move = self._move[pick]
+            after, next_bits = moves.next_observation[move], self.probes(bits, moves.pair[move])
+            over = after == end
+            cut = ~over & ((limit[lanes] <= t) | (self._count[after] == 0))
+            history.add(lanes, move, self._reward[pick], bits)
+            history.cut(lanes[cut], after[cut], next_bits[cut])
+            going = ~(over | cut)
+            lanes, o, bits = lanes[going], after[going], next_bits[going]
+        return history.rows(replication)

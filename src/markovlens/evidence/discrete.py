@@ -1,0 +1,103 @@
+"""Steps whose observations and actions are indices."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from markovlens.evidence.trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The distinct (observation, action, next observation), sorted; K of them, from P pairs."""
+
+    of_step: Int[np.ndarray, "N"]
+    next_observation: Int[np.ndarray, "K"]  # n_observations where the episode terminated
+    pair: Int[np.ndarray, "K"]  # which (observation, action) it starts from
+    observation: Int[np.ndarray, "P"]  # of each pair
+    action: Int[np.ndarray, "P"]
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.observation)
+
+    def over_pairs(self, values: Float[np.ndarray, "R K *m"]) -> Float[np.ndarray, "R P *m"]:
+        """Sums over the moves that start from each pair."""
+        first = np.searchsorted(self.pair, np.arange(self.n_pairs))
+        return np.add.reduceat(values, first, axis=1)
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Trajectories whose observations and actions are indices.
+
+    `next_observation` is `n_observations`, one past the last, where the episode terminated.
+    """
+
+    observation: Int[np.ndarray, "N"]
+    action: Int[np.ndarray, "N"]
+    reward: Float[np.ndarray, "N"]
+    next_observation: Int[np.ndarray, "N"]
+    truncated: np.ndarray  # [N]
+    start: Int[np.ndarray, "E"]
+    n_observations: int
+    n_actions: int
+    names: tuple[str, ...]  # of the observations
+
+    @property
+    def length(self) -> Int[np.ndarray, "E"]:
+        return np.diff(np.append(self.start, len(self.reward)))
+
+    @cached_property
+    def moves(self) -> Moves:
+        after = self.n_observations + 1
+        key = (self.observation * self.n_actions + self.action) * after + self.next_observation
+        kinds, of_step = np.unique(key, return_inverse=True)
+        pairs, pair = np.unique(kinds // after, return_inverse=True)
+        return Moves(of_step, kinds % after, pair, pairs // self.n_actions, pairs % self.n_actions)
+
+
+def discretise(trajectories: Trajectories) -> Discrete:
+    """Numbers every distinct observation and action."""
+    n = len(trajectories)
+    both = np.concatenate([trajectories.observation, trajectories.next_observation])
+    values, index = _distinct(both)
+    following = np.where(trajectories.terminated, len(values), index[n:])
+    if trajectories.action.dtype.kind == "f":
+        # Actions from a continuum cannot be counted; the values are then those of observations.
+        action, n_actions = np.zeros(n, dtype=np.int64), 1
+    else:
+        kinds, action = _distinct(trajectories.action)
+        n_actions = len(kinds)
+    return Discrete(
+        observation=index[:n],
+        action=action,
+        reward=trajectories.reward,
+        next_observation=following,
+        truncated=trajectories.truncated,
+        start=trajectories.start,
+        n_observations=len(values),
+        n_actions=n_actions,
+        names=tuple(_name(value, trajectories.names) for value in values),
+    )
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
+    """The distinct rows, in order, as vectors; and which of them each row is."""
+    flat = values.reshape(len(values), -1)
+    if flat.shape[1] == 1:
+        kinds, index = np.unique(flat[:, 0], return_inverse=True)
+        return kinds[:, None], index
+    kinds, index = np.unique(flat, axis=0, return_inverse=True)
+    return kinds, index.reshape(-1)
+
+
+def _name(value: np.ndarray, names: tuple[str, ...]) -> str:
+    """By the names of the observations or, for a vector of bits, of those that are set."""
+    if value.size == 1:
+        return names[int(value[0])] if names else f"{value[0]:g}"
+    if names and np.isin(value, (0, 1)).all():
+        return ", ".join(name for name, bit in zip(names, value, strict=True) if bit) or "nothing"
+    return "(" + ", ".join(f"{v:g}" for v in value) + ")"

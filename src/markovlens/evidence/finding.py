@@ -1,0 +1,59 @@
+"""What a test is asked for and what it finds, whatever kind of observations it is for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from markovlens.evidence.interval import Size
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to look."""
+
+    gamma: float
+    level: float = 0.05
+    tolerance: float = 0.1
+    replications: int = 200
+    probes: int = 8
+    resamples: int = 200  # of episodes, for the interval; 0 takes its noise from the copies
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ValueError(f"gamma must be in [0, 1], got {self.gamma:g}")
+        if not 0.0 < self.level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {self.level:g}")
+        if not self.tolerance > 0.0:
+            raise ValueError(f"tolerance must be positive, got {self.tolerance:g}")
+        fewest = int(np.ceil(1.0 / self.level)) - 1
+        if self.replications < fewest:
+            raise ValueError(
+                f"a test at level {self.level:g} needs at least {fewest} replications, "
+                f"got {self.replications}"
+            )
+        if not 0 <= self.probes <= 32:
+            raise ValueError(f"probes must be between 0 and 32, got {self.probes}")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What data say about whether the observations are Markov."""
+
+    discrepancy: Size  # of the observations as they are, in units of the return
+    hypothesis: str  # what `p_value` is against
+    p_value: float
+    remembered: float  # the discrepancy with the memory that shows it best, or what it explains
+    upper: float  # bound on the discrepancy, with and without every memory probe
+    revealed_by: str  # "values", or "memory" if a memory probe says it louder
+    shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
+    scale: float  # standard deviation of the return
+
+
+def shares_of(parts: Float[np.ndarray, "n"], names: tuple[str, ...]) -> dict[str, float]:
+    """Positive parts as shares of their sum, largest first."""
+    parts = np.maximum(parts, 0.0)
+    if parts.sum() == 0.0:
+        return {}
+    order = np.argsort(-parts, kind="stable")
+    return {names[i]: float(parts[i] / parts.sum()) for i in order if parts[i] > 0.0}

@@ -1,0 +1,117 @@
+"""What can act: tables, callables, trained runs, Stable-Baselines3's models."""
+
+import gymnasium
+import numpy as np
+import polars as pl
+import pytest
+
+from markovlens.agents.config import PPOConfig, RunSpec
+from markovlens.agents.host import program_for
+from markovlens.agents.policy import RunPolicy
+from markovlens.agents.run import Run
+from markovlens.envs.registry import make
+from markovlens.envs.tmaze import TMaze
+from markovlens.envs.wrappers import MaskObservation
+from markovlens.evidence.collect import collect
+from markovlens.evidence.sources import load_model
+from markovlens.pomdp import library
+
+
+def untrained_run(env, **options):
+    """A run before its first update: networks are as they will be, and nothing is compiled."""
+    specs = [RunSpec(PPOConfig(env=env, latent=8, steps=512, gamma=0.9, **options).resolve(), 0)]
+    networks = program_for(specs, None).start().learner.network
+    return Run(specs, networks, pl.DataFrame(), np.zeros(1, dtype=bool))
+
+
+def test_gymnasium_environments_are_stepped():
+    data = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
+    assert len(data) == 300
+    assert set(np.unique(data.observation)) <= set(range(16))
+    inside = ~(data.terminated | data.truncated)[:-1]
+    np.testing.assert_array_equal(data.next_observation[:-1][inside], data.observation[1:][inside])
+    again = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
+    np.testing.assert_array_equal(data.action, again.action)
+
+
+def test_a_callable_policy_decides():
+    data = collect(gymnasium.make("CartPole-v1"), 200, policy=lambda o: int(o[2] > 0))
+    np.testing.assert_array_equal(data.action, data.observation[:, 2] > 0)
+
+
+def test_our_environments_are_stepped_by_tables_and_callables():
+    table = np.zeros((5, 4))
+    table[:, 2] = 1.0
+    data = collect(TMaze(2), 100, policy=table)
+    assert set(data.action.tolist()) == {2}
+    called = collect(TMaze(2), 40, policy=lambda o: 2)
+    assert set(called.action.tolist()) == {2}
+    with pytest.raises(ValueError, match=r"shape \[5, 4\].*got \[4, 5\]"):
+        collect(TMaze(2), 40, policy=table.T)
+
+
+def test_names_come_with_environments():
+    assert make("tmaze-5").observation_names == ("blue", "red", "corridor", "junction", "end")
+    tiger = library.load("tiger")
+    assert make("tiger").observation_names == tiger.observations
+    uniform = np.full((tiger.n_observations, tiger.n_actions), 1 / tiger.n_actions)
+    assert collect(make("tiger"), 40, policy=uniform).names == tiger.observations
+    rocks = make("rocksample-3-2")
+    assert rocks.observation_names[-2:] == ("rock 0", "rock 1")
+    assert MaskObservation(rocks, (0, 7)).observation_names[-1] == "rock 0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["memoryless", "rnn"])
+def test_a_trained_run_acts_as_its_network_says(algo):
+    """Frequencies of the actions at the start against the network's own probabilities."""
+    import jax
+
+    run = untrained_run("tmaze-5", algo=algo)
+    policy = RunPolicy(run)
+    assert policy.forgets == (algo == "rnn")
+    data = collect(make("tmaze-5"), 4000, policy=policy)
+    network = run.network()
+    for o in (0, 2):
+        seen = jax.nn.one_hot(np.array([o]), 5)
+        memory = network.step(seen, network.memory(1), np.ones(1, dtype=bool))
+        probs = np.asarray(jax.nn.softmax(network.outputs(memory).action))[0]
+        here = data.action[data.observation == o]
+        share = np.bincount(here, minlength=4) / len(here)
+        np.testing.assert_allclose(share, probs, atol=5 * np.sqrt(0.25 / len(here)))
+
+
+@pytest.mark.slow
+def test_a_run_on_gymnasium_with_something_hidden():
+    policy = RunPolicy(untrained_run("CartPole-v1", algo="memoryless", hide=(1, 3)))
+    assert policy.kept == (0, 2)
+    data = collect(gymnasium.make("CartPole-v1"), 60, policy=policy)
+    assert data.observation.shape == (60, 4)
+    assert set(data.action.tolist()) == {0, 1}
+    again = collect(gymnasium.make("CartPole-v1"), 60, policy=policy)
+    np.testing.assert_array_equal(data.action, again.action)
+    with pytest.raises(ValueError, match=r"trained on CartPole-v1, with observations of size 4"):
+        collect(gymnasium.make("Acrobot-v1"), 60, policy=policy)
+    with pytest.raises(ValueError, match="trained on CartPole-v1"):
+        collect(make("tmaze-5"), 60, policy=policy)
+
+
+@pytest.mark.slow
+def test_runs_that_see_more_than_the_observation_are_refused():
+    with pytest.raises(ValueError, match="its previous action"):
+        RunPolicy(untrained_run("tmaze-5", algo="memoryless", previous_action=True))
+    with pytest.raises(ValueError, match="the whole state"):
+        RunPolicy(untrained_run("tmaze-5", algo="memoryless", full_view=True))
+
+
+@pytest.mark.slow
+def test_models_of_stable_baselines(tmp_path):
+    """Saved and loaded by the library itself; sampled from, not greedy."""
+    sb3 = pytest.importorskip("stable_baselines3")
+    env = gymnasium.make("CartPole-v1")
+    sb3.PPO("MlpPolicy", env, n_steps=64, device="cpu", seed=0).save(tmp_path / "model")
+    policy = load_model(f"PPO:{tmp_path / 'model.zip'}", trust=True)
+    data = collect(env, 300, policy=policy)
+    assert 0.3 < data.action.mean() < 0.7  # an untrained model is near even; greedy would be 0 or 1
+    with pytest.raises(ValueError, match="no algorithm 'NOPE'"):
+        load_model(f"NOPE:{tmp_path / 'model.zip'}", trust=True)
