@@ -135,7 +135,7 @@ def tmaze_case() -> tuple[Pomdp, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [tmaze_case, lambda: random_case(1), lambda: random_case(2)])
-def test_critics_converge_to_the_closed_form(case):
+def test_critics_converge_to_the_closed_form(case, optimised):
     """Rollouts of 512 steps cut a λ-return short now and then, and sampling leaves some noise:
     2% of the range of values is allowed for both."""
     pomdp, policy = case()

@@ -1,4 +1,3 @@
-import os
 import shutil
 import signal
 import subprocess
@@ -47,7 +46,7 @@ def test_probes_are_solved(make_probe, algo, best):
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "solves"), [("ld", True), ("rnn", True), ("memoryless", False)])
 def test_only_agents_with_memory_solve_the_tmaze(algo, solves):
-    run = train(PPOConfig(env="tmaze-5", algo=algo, steps=100_000), seeds=[0, 1])
+    run = train(PPOConfig(env="tmaze-2", algo=algo, steps=20_480), seeds=[0, 1])
     got = evaluate(run, episodes=200)["return"].mean()
     assert got > 3.9 if solves else got < 2.5  # half of the guesses are right: 1.95
 
@@ -61,12 +60,11 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(tmp_path):
         "from markovlens.agents.training import train\n"
         f"train({SMALL!r}, seeds=[3, 4], out={str(tmp_path / 'cut')!r}, checkpoint_seconds=0.0)\n"
     )
-    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     checkpoint = tmp_path / "cut" / CHECKPOINT
     kills = 0
     for _ in range(3):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        process = subprocess.Popen([sys.executable, "-c", code])
         while process.poll() is None:
             if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
                 time.sleep(0.003 * kills)

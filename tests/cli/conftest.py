@@ -1,6 +1,5 @@
 """Commands run in this process, as `markovlens` would run them."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -38,9 +37,3 @@ def refused(command):
         return err
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def _compiled_programs_stay_with_the_tests(monkeypatch):
-    """The cache of the suite, not the user's: commands set JAX up for the whole process."""
-    monkeypatch.setenv("MARKOVLENS_CACHE", str(Path(__file__).parents[2] / ".cache" / "jax"))

@@ -29,14 +29,8 @@ grid.learning_rate = [2.5e-3, 2.5e-2]
 UNITS = 1 + 2  # the sweep's four runs of ld; the reports of ld and memoryless
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """One cache of compiled programs for all sweeps here."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def start(tmp_path, cache):
+def start(tmp_path):
     """Starts `markovlens sweep` on the tiny experiment; kills what is left of it at the end."""
     file = tmp_path / "tiny.toml"
     file.write_text(TINY)
@@ -45,7 +39,7 @@ def start(tmp_path, cache):
     def begin(out, *options):
         code = "from markovlens.cli import main; main()"
         command = [sys.executable, "-c", code, "sweep", str(file), "--out", str(out), *options]
-        environment = os.environ | {"MARKOVLENS_CACHE": str(cache), "RAY_ADDRESS": ""}
+        environment = os.environ | {"RAY_ADDRESS": ""}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -59,14 +53,13 @@ def start(tmp_path, cache):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cache):
+def whole(tmp_path_factory):
     """The results of a sweep that nobody disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "tiny.toml").write_text(TINY)
     code = "from markovlens.cli import main; main()"
     command = [sys.executable, "-c", code, "sweep", "tiny.toml", "--out", "results", "--json"]
-    environment = os.environ | {"MARKOVLENS_CACHE": str(cache)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     scores = json.loads(done.stdout)["scores"]
     assert {(row["agent"], row["seeds"]) for row in scores} == {("ld", 2), ("memoryless", 2)}
@@ -155,13 +148,12 @@ run.metrics.drop("steps_per_second").write_parquet(sys.argv[1])
 
 
 @pytest.mark.slow
-def test_seeds_spread_over_two_devices_learn_the_same(tmp_path, cache):
+def test_seeds_spread_over_two_devices_learn_the_same(tmp_path):
     tables = []
     for n in (1, 2):
         flags = os.environ.get("XLA_FLAGS", "")
         environment = os.environ | {
-            "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={n}",
-            "JAX_COMPILATION_CACHE_DIR": str(cache),
+            "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={n}"
         }
         out = str(tmp_path / f"{n}.parquet")
         command = [sys.executable, "-c", TWO_DEVICES, out, str(n)]

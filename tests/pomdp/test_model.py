@@ -77,6 +77,7 @@ T, PHI = parts()["T"], parts()["Phi"]
         ({"Phi": np.eye(3)}, r"Phi must have shape \[states, observations\] with 2 states"),
         ({"p0": [1.0]}, r"p0 must have shape \[states\] = \[2\], got \[1\]"),
         ({"T": "fog"}, r"T must be an array of numbers, got str"),
+        ({"R": 1j * np.eye(2)}, r"R must be an array of numbers.* real numbers"),
         ({"states": ["day"]}, r"states has 1 names but the arrays have 2"),
         ({"actions": ["go", "go"]}, r"actions names must differ, but 'go' appears twice"),
     ],

@@ -114,6 +114,8 @@ def _numbers(name: str, value: Any) -> Any:
     if isinstance(value, jax.Array):
         return value
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("probabilities and rewards are real numbers")
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(

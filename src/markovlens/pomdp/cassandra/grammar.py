@@ -13,7 +13,8 @@ from markovlens.pomdp.cassandra.tables import (
     ROW_SUM_TOLERANCE,
     ActionPomdp,
     expected_reward,
-    normalised,
+    fill_resets,
+    normalise,
 )
 from markovlens.pomdp.cassandra.writes import ANY, Writes
 
@@ -132,20 +133,21 @@ class Parser:
         states, actions, observations = (preamble.names[kind].names for kind in _KINDS)
         p0 = preamble.p0
         p0 = np.full(len(states), 1.0 / len(states)) if p0 is None else p0
-        T = self.tables["T"].dense()
-        is_reset = np.isnan(T)
-        T = np.where(is_reset, p0, T) if is_reset.any() else T
-        T = self._checked_rows("T", T, "in state")
-        O = self._checked_rows("O", self.tables["O"].dense(), "leading to state")  # noqa: E741
+        T, O = self.tables["T"].dense(), self.tables["O"].dense()  # noqa: E741
+        fill_resets(T, p0)
+        self._check_rows("T", T, "in state")
+        self._check_rows("O", O, "leading to state")
+        normalise(T)
+        normalise(O)
         R = preamble.sign * expected_reward(self.tables["R"], T, O)
         return ActionPomdp(T, R, O, p0, preamble.gamma, states, actions, observations)
 
-    def _checked_rows(self, keyword: str, rows: np.ndarray, relation: str) -> np.ndarray:
-        """Rows that sum to 1, or the error that names the first that does not."""
+    def _check_rows(self, keyword: str, rows: np.ndarray, relation: str) -> None:
+        """The error that names the first row that does not sum to 1, if there is one."""
         sums = rows.sum(axis=2)
         bad = np.argwhere(np.abs(sums - 1.0) > ROW_SUM_TOLERANCE)
         if not len(bad):
-            return normalised(rows)
+            return
         a, s = (int(i) for i in bad[0])
         action, state = (
             self.preamble.names["actions"].names[a],

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from markovlens.pomdp.cassandra.scanner import END, Scanner, Token
 from markovlens.pomdp.cassandra.symbols import Symbols
-from markovlens.pomdp.cassandra.tables import ROW_SUM_TOLERANCE, is_probability, normalised
+from markovlens.pomdp.cassandra.tables import ROW_SUM_TOLERANCE, is_probability, normalise
 from markovlens.pomdp.cassandra.writes import ANY
 
 
@@ -111,7 +111,8 @@ class Preamble:
         if abs(p0.sum() - 1.0) > ROW_SUM_TOLERANCE:
             message = f"the start probabilities sum to {p0.sum():.6g}, expected 1"
             raise self.scanner.error_at(first.offset, message)
-        return normalised(p0)
+        normalise(p0[None])
+        return p0
 
     def _index(self, kind: str) -> int | slice:
         index = self.named(kind)

@@ -54,9 +54,19 @@ def expected_reward(
     return result
 
 
-def normalised(rows: np.ndarray) -> np.ndarray:
-    sums = rows.sum(axis=-1, keepdims=True)
-    return np.where(np.abs(sums - 1.0) > EXACT_ENOUGH, rows / sums, rows)
+def fill_resets(T: Float[np.ndarray, "A S S"], p0: Float[np.ndarray, "S"]) -> None:
+    """Put the start distribution where a `reset` left NaN, an action at a time: T may be large."""
+    for of_action in T:
+        froms, tos = np.nonzero(np.isnan(of_action))
+        of_action[froms, tos] = p0[tos]
+
+
+def normalise(rows: Float[np.ndarray, "*more S n"]) -> None:
+    """Divide rows that are slightly off by their sums, in place."""
+    for table in rows.reshape(-1, *rows.shape[-2:]):
+        sums = table.sum(axis=1)
+        off = np.flatnonzero(np.abs(sums - 1.0) > EXACT_ENOUGH)
+        table[off] /= sums[off, None]
 
 
 def is_probability(values: np.ndarray) -> np.ndarray:
