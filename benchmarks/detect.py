@@ -1,18 +1,22 @@
 """How often `detect` is wrong: false alarms on Markov cases, power on the others.
 
-    python benchmarks/detect.py run --repetitions 40          # resumes where it stopped
-    python benchmarks/detect.py run --cases tiger tmaze-5 --steps 5000 50000
+    python benchmarks/detect.py run --repetitions 200         # resumes where it stopped
+    python benchmarks/detect.py run --cases Tiger "T-maze 5" --steps 5000 50000
     python benchmarks/detect.py report                        # table and picture
+    python benchmarks/detect.py speed                         # seconds and memory
 
 Every (case, steps, repetition) is one line of `benchmarks/results/detect.jsonl`; what is there is
 not run again. Each repetition draws its own policy and, where the case is random, its own process.
-The same steps are also given to a next-observation test, for comparison.
+The same steps are also given to a next-observation test, for comparison. Numbers of repetitions
+start at 1000: those below were looked at while the test was being made.
 """
 
 import argparse
 import json
 import time
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,8 @@ from markovlens.evidence.trajectories import Trajectories
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "detect.jsonl"
-PICTURE = HERE / "results" / "detect.png"
 LEVEL = 0.05
+FRESH = 1000
 
 
 def main() -> None:
@@ -33,34 +37,41 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
     run.add_argument("--repetitions", type=int, default=40)
-    run.add_argument("--cases", nargs="*", default=sorted(CASES))
+    run.add_argument("--first", type=int, default=FRESH, help="number of the first repetition")
+    run.add_argument("--cases", nargs="*", default=list(CASES))
     run.add_argument("--steps", nargs="*", type=int)
-    commands.add_parser("report")
+    for command in (run, commands.add_parser("report")):
+        command.add_argument("--results", type=Path, default=RESULTS)
+    commands.add_parser("speed")
     arguments = parser.parse_args()
+    if arguments.command == "speed":
+        speed()
+        return
     if arguments.command == "run":
-        run_all(arguments.cases, arguments.steps, arguments.repetitions)
-    report()
+        repetitions = range(arguments.first, arguments.first + arguments.repetitions)
+        run_all(arguments.cases, arguments.steps, repetitions, arguments.results)
+    report(results(arguments.results), arguments.results.with_suffix(".png"))
 
 
-def run_all(names: list[str], steps: list[int] | None, repetitions: int) -> None:
-    done = {(r["case"], r["steps"], r["repetition"]) for r in results()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    for repetition in range(repetitions):
+def run_all(names: list[str], steps: list[int] | None, repetitions: range, path: Path) -> None:
+    done = {(r["case"], r["steps"], r["repetition"]) for r in results(path)}
+    for repetition in repetitions:
         for name in names:
-            for n in steps or CASES[name].steps:
-                if (name, n, repetition) in done:
+            for n in CASES[name].steps:
+                if (name, n, repetition) in done or (steps and n not in steps):
                     continue
                 line = one(name, n, repetition)
-                with RESULTS.open("a") as file:
+                with path.open("a") as file:
                     file.write(json.dumps(line) + "\n")
 
 
 def one(name: str, steps: int, repetition: int) -> dict[str, Any]:
     case = CASES[name]
+    began = time.process_time()
     data = case.sample(steps, repetition)
     started = time.process_time()
     found = detect(data, gamma=case.gamma, seed=repetition, frames=0)
-    seconds = time.process_time() - started
+    ended = time.process_time()
     return {
         "case": name,
         "steps": steps,
@@ -70,15 +81,16 @@ def one(name: str, steps: int, repetition: int) -> dict[str, Any]:
         "discrepancy": found.discrepancy,
         "low": found.interval[0],
         "scale": found.scale,
+        "remembered": found.remembered,
+        "informative": found.markov is not None or found.steps_needed is not None,
         "next_observation_p": next_observation_p(data, repetition),
-        "seconds": round(seconds, 2),
+        "seconds_to_sample": round(started - began, 2),
+        "seconds": round(ended - started, 2),
     }
 
 
-def results() -> list[dict[str, Any]]:
-    if not RESULTS.exists():
-        return []
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()]
+def results(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 class Case:
@@ -151,7 +163,7 @@ CARTPOLE, ACROBOT = (20_000, 50_000, 200_000), (50_000, 200_000)
 CASES = {
     "FrozenLake": Case(True, gymnasium_env("FrozenLake-v1")),
     "CliffWalking": Case(True, gymnasium_env("CliffWalking-v1")),
-    "Taxi": Case(True, gymnasium_env("Taxi-v3"), steps=(20_000, 50_000)),
+    "Taxi": Case(True, gymnasium_env("Taxi-v4"), steps=(20_000, 50_000)),
     "random MDPs": Case(True, random_mdp(), gamma=0.95),
     "block MDPs": Case(True, random_mdp(blocks=3), gamma=0.95),
     "RockSample(3,3) in full": Case(True, ours("rocksample-3-3", fully_observed=True)),
@@ -181,8 +193,8 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
     their linear and quadratic prediction from present and action, are correlated with the last
     components less theirs; the largest correlation, by Bonferroni.
     """
+    from markovlens.evidence.discrete import discretise
     from markovlens.evidence.history import lag
-    from markovlens.evidence.tabular import discretise
 
     rng = np.random.default_rng([seed, 99])
     inside = data.time >= 1
@@ -195,16 +207,16 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
         after = index.next_observation[inside]
         order = np.argsort(cell, kind="stable")
         cell, before, after = cell[order], before[order], after[order]
+        _, here = np.unique(cell * n + before, return_inverse=True)  # kinds of (last, present, act)
 
-        def statistic(last: np.ndarray) -> float:
-            _, counts = np.unique((cell * n + last) * n + after, return_counts=True)
+        def statistic(kind: np.ndarray) -> float:
+            _, counts = np.unique(kind * n + after, return_counts=True)
             return float((counts * np.log(counts)).sum())
 
-        observed, higher = statistic(before), 0
+        observed, higher = statistic(here), 0
         for _ in range(100):
-            keys = rng.random(len(before))
-            shuffled = before[np.lexsort((keys, cell))]
-            higher += statistic(shuffled) >= observed
+            within_cells = np.argsort(cell + rng.random(len(cell)))
+            higher += statistic(here[within_cells]) >= observed
         return (1 + higher) / 101
     from scipy.special import ndtr
 
@@ -225,9 +237,8 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
     return float(min(1.0, 2.0 * t.size * ndtr(-np.abs(t).max())))
 
 
-def report() -> None:
+def report(rows: list[dict[str, Any]], picture: Path) -> None:
     """Prints a Markdown table of what there is, and draws it."""
-    rows = results()
     print("| case | Markov | steps | runs | rejected | undecided | next-observation test |")
     print("|---|---|---|---|---|---|---|")
     summary: dict[str, list[tuple[int, float, float]]] = {}
@@ -244,10 +255,10 @@ def report() -> None:
             )
             summary.setdefault(name, []).append((steps, float(rejected), float(other)))
     if summary:
-        draw(summary)
+        draw(summary, picture)
 
 
-def draw(summary: dict[str, list[tuple[int, float, float]]]) -> None:
+def draw(summary: dict[str, list[tuple[int, float, float]]], picture: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.5), layout="constrained")
@@ -265,7 +276,40 @@ def draw(summary: dict[str, list[tuple[int, float, float]]]) -> None:
         axes.set_ylim(-0.02, 0.3 if markov else 1.04)
         axes.legend(fontsize=8, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(PICTURE, dpi=150)
+    figure.savefig(picture, dpi=150)
+
+
+def speed() -> None:
+    """Seconds of processor time, and the most memory in use at once beyond that of the data."""
+    from markovlens.evidence.features import Smooth
+    from markovlens.evidence.lstd import lstd, one_hot
+
+    print("| work | seconds | MB |\n|---|---|---|")
+    rng = np.random.default_rng(0)
+    for n in (1_000_000, 4_000_000):
+        number, vector = rng.integers(0, 100, n), rng.normal(size=(n, 4))
+        ends = rng.random(n) < 0.01
+        data = Trajectories(number, number % 3, rng.normal(size=n), ends, None, np.roll(number, -1))
+        smooth = data.with_observations(vector, np.roll(vector, -1, axis=0))
+        features = Smooth(rng, 4, 100, (1.0, 2.5), products=True)
+        took(f"LSTD(0.9), {n:,} steps, 100 tabular features", lstd, data, one_hot(100), 0.99, 0.9)
+        took(f"LSTD(0.9), {n:,} steps, 117 smooth features", lstd, smooth, features, 0.99, 0.9)
+    for name in ("T-maze 5", "Tiger", "FrozenLake", "Taxi"):
+        for n in (100_000, 400_000):
+            asked = partial(detect, gamma=CASES[name].gamma, frames=0)
+            took(f"detect, {name}, {n:,} steps", asked, CASES[name].sample(n, FRESH))
+
+
+def took(what: str, work: Callable[..., object], *arguments: object) -> None:
+    """Once by the clock, and once more with an eye on memory, which takes longer."""
+    started = time.process_time()
+    work(*arguments)
+    seconds = time.process_time() - started
+    tracemalloc.start()
+    work(*arguments)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(f"| {what} | {seconds:.1f} | {most / 2**20:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

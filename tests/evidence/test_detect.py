@@ -32,14 +32,23 @@ def delayed(rng, episodes: int, reach: int) -> Trajectories:
     )
 
 
-def test_a_markov_chain_is_markov():
-    rng = np.random.default_rng(1)
-    found = detect(sample_chain(rng, *random_chain(rng), 6000), gamma=0.9, **QUICK)
-    assert found.markov is True
-    assert found.remedies == ()
-    assert found.interval[0] == 0.0
-    assert "no memory needed" in found.explain()
-    assert "with memory" in found.explain()
+@pytest.mark.slow
+def test_markov_chains_are_markov():
+    """Ten of them, for one in twenty is called not Markov even if all is well."""
+    answers = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        data = sample_chain(rng, *random_chain(rng), 6000)
+        answers.append(detect(data, gamma=0.9, frames=0, **QUICK))
+    # Binomial(10, 1/20): four or more has a chance of 1 in 1000.
+    assert sum(found.markov is False for found in answers) <= 3
+    yes = [found for found in answers if found.markov]
+    assert len(yes) >= 5
+    for found in yes:
+        assert found.remedies == ()
+        assert found.interval[0] == 0.0
+        assert "no memory needed" in found.explain()
+        assert 'against "the observations are Markov"' in found.explain()
 
 
 def test_merged_states_are_not_markov():
@@ -96,8 +105,26 @@ def test_too_little_data_is_undecided_and_says_how_much_is_needed():
 def test_a_hidden_velocity_and_its_remedy():
     """Positions are noisy, so no stack gives the velocity exactly; but the question is answered."""
     rng = np.random.default_rng(0)
-    assert detect(drifting_points(rng, 8000, hidden=False), gamma=0.9).markov is True
+    shown = detect(drifting_points(rng, 8000, hidden=False), gamma=0.9)
+    assert shown.markov is True
+    assert shown.to_dict()["hypothesis"].startswith("the past adds at most 5%")
+    assert shown.hypothesis in shown.explain()
     assert detect(drifting_points(rng, 8000, hidden=True), gamma=0.9, frames=0).markov is False
+
+
+def test_names_are_used_for_what_carries_it():
+    rng = np.random.default_rng(0)
+    data = delayed(rng, 1500, 1)
+    named = Trajectories(**data.arrays(), names=("heads", "tails", "on the way"))
+    found = detect(named, gamma=0.9, frames=0, **QUICK)
+    assert found.markov is False
+    assert set(found.shares) <= {"heads", "tails", "on the way"}
+    with pytest.raises(ValueError, match="2 names are for observations 0 to 1"):
+        Trajectories(**data.arrays(), names=("heads", "tails"))
+    velocity = drifting_points(rng, 4000, hidden=False)
+    velocity = Trajectories(**velocity.arrays(), names=("position", "velocity")).hide([1])
+    found = detect(velocity, gamma=0.9, frames=0, **QUICK)
+    assert all("position" in name or "action" in name for name in found.shares)
 
 
 def test_settings_are_checked():

@@ -1,3 +1,4 @@
+import gc
 import json
 import sys
 import warnings
@@ -118,8 +119,9 @@ def test_models_need_trust_and_are_checked(tmp_path):
 def test_the_discount_comes_with_the_source(tmp_path):
     np.savez(tmp_path / "a.npz", **STEPS)
     assert experience(resolve(str(tmp_path / "a.npz")))[1] == 0.99
-    assert experience(resolve("tiger"), steps=50)[1] == pytest.approx(0.95)
-    assert experience(resolve("tiger"), steps=50, gamma=0.5)[1] == 0.5
+    tiger, uniform = resolve("tiger"), np.full((4, 3), 1 / 3)
+    assert experience(tiger, steps=50, policy=uniform)[1] == pytest.approx(0.95)
+    assert experience(tiger, steps=50, policy=uniform, gamma=0.5)[1] == 0.5
 
 
 def test_minari_data_sets(tmp_path, monkeypatch):
@@ -137,9 +139,12 @@ def test_minari_data_sets(tmp_path, monkeypatch):
             following, reward, over, cut, _ = env.step(action)
             steps.append((observation, action, reward, over, cut and not over, following))
             observation, ended = following, over or cut
-    with warnings.catch_warnings(action="ignore"):  # Minari wishes for an author's address and such
+    # Minari wishes for an author's address and such, and leaves its folder to the collector.
+    with warnings.catch_warnings(action="ignore"):
         env.create_dataset(dataset_id="markovlens/cartpole-v0")
-    env.close()
+        env.close()
+        del env
+        gc.collect()
     data = resolve("minari:markovlens/cartpole-v0")
     expected = Trajectories(*(list(column) for column in zip(*steps, strict=True)))
     assert data.n_episodes == 6

@@ -90,35 +90,28 @@ class DenseFlow(Flow):
 
 
 class SparseFlow(Flow):
-    """F as one sparse matrix, the replications below each other."""
+    """F as one sparse matrix with a block for each replication, solved in one go."""
 
     def __init__(self, replications: int, cell: Int[np.ndarray, "S"], targets: int):
         super().__init__(replications, cell, targets)
-        self._shape = (replications * len(cell), targets)
+        self._shape = (replications * len(cell), replications * targets)
         self.weights = sparse.csr_matrix(self._shape)
-        ones = np.ones(len(cell))
-        at = (cell, np.arange(len(cell)))
-        self._to_cells = sparse.csr_matrix((ones, at), shape=(targets, len(cell)))
 
     def add(
         self, replication: np.ndarray, source: np.ndarray, target: np.ndarray, weight: np.ndarray
     ) -> None:
-        at = (replication * len(self.cell) + source, target)
+        at = (replication * len(self.cell) + source, replication * self.targets + target)
         self.weights = self.weights + sparse.csr_matrix((weight, at), shape=self._shape)
 
     def carried(self, values: Float[np.ndarray, "R X"]) -> Float[np.ndarray, "R S"]:
-        return np.stack([self._of(r) @ values[r] for r in range(self.replications)])
+        return (self.weights @ values.ravel()).reshape(self.replications, len(self.cell))
 
     def _solve(self, diagonal: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "R X"]:
-        values = np.zeros((self.replications, self.targets))
-        for r in range(self.replications):
-            system = sparse.diags(diagonal[r]) - self._to_cells @ self._of(r)
-            values[r] = splu(system.tocsc()).solve(right[r])
-        return values
-
-    def _of(self, replication: int) -> sparse.csr_matrix:
-        size = len(self.cell)
-        return self.weights[replication * size : (replication + 1) * size]
+        cells = (np.arange(self.replications)[:, None] * self.targets + self.cell).ravel()
+        at = (cells, np.arange(len(cells)))
+        to_cells = sparse.csr_matrix((np.ones(len(cells)), at), shape=self._shape[::-1])
+        system = sparse.diags(diagonal.ravel()) - to_cells @ self.weights
+        return splu(system.tocsc()).solve(right.ravel()).reshape(right.shape)
 
 
 def new_flow(replications: int, cell: Int[np.ndarray, "S"], targets: int) -> Flow:

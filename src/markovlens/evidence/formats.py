@@ -62,7 +62,7 @@ def load_minari(name: str) -> Trajectories:
         ) from None
     try:
         episodes = list(minari.load_dataset(name, download=True).iterate_episodes())
-    except (FileNotFoundError, ValueError, OSError) as error:
+    except (ImportError, ValueError, OSError) as error:  # downloads may need more packages
         raise ValueError(f"Minari cannot load {name!r}: {error}") from None
     seen = [_vectors(episode.observations) for episode in episodes]
     return Trajectories(
