@@ -2,9 +2,12 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 
+from markovlens.agents.config import PPOConfig
+from markovlens.agents.training import train
 from markovlens.cli.main import main
 from tests.evidence.cases import random_chain, sample_chain
 
@@ -51,6 +54,7 @@ def test_json_and_a_picture(capsys, logs):
     assert answer["markov"] is False
     assert answer["advice"] == "2 frames suffice"
     assert answer["p_value"] <= 0.05
+    assert answer["hypothesis"] == "the observations are Markov"
     assert picture.stat().st_size > 1000
 
 
@@ -71,3 +75,38 @@ def test_bad_input_is_one_line(capsys, logs, monkeypatch, argv, says):
     assert code == 2
     assert says in printed.err
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_trained_run_as_policy(capsys, tmp_path):
+    """Names of the library's observations, and what was done to the run's memory, are said."""
+    config = PPOConfig(env="tmaze-5", algo="rnn", n_steps=8, steps=32, latent=8)
+    train(config, out=tmp_path / "run")
+    more = ("--policy", str(tmp_path / "run"), "--steps", "3000", "--json", *QUICK)
+    code, printed = run(capsys, "tmaze-5", *more)
+    answer = json.loads(printed.out)
+    assert code in (0, 1, 3)
+    assert answer["steps"] >= 3000
+    assert set(answer["shares"]) <= {"blue", "red", "corridor", "junction"}
+    assert any("memory was cleared" in note for note in answer["notes"])
+    code, printed = run(capsys, "tiger", *more)
+    assert code == 2
+    assert "trained on tmaze-5" in printed.err
+
+
+@pytest.mark.slow
+def test_a_model_of_stable_baselines_as_policy(capsys, tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    env = gymnasium.make("CartPole-v1")
+    sb3.A2C("MlpPolicy", env, device="cpu", seed=0).save(tmp_path / "model")
+    model = ("--policy", f"A2C:{tmp_path / 'model.zip'}", "--steps", "2000", "--mask", "1,3")
+    code, printed = run(capsys, "CartPole-v1", *model)
+    assert code == 2
+    assert "add --trust" in printed.err
+    code, printed = run(capsys, "CartPole-v1", *model, "--trust", "--frames", "0", "--json")
+    answer = json.loads(printed.out)
+    assert answer["hypothesis"].startswith("the past adds at most 5%")
+    assert any("saw the components that are masked" in note for note in answer["notes"])
+    assert all(
+        "entry 0" in name or "entry 2" in name or "action" in name for name in answer["shares"]
+    )

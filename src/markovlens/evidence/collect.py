@@ -13,7 +13,9 @@ from markovlens.evidence.policies import BatchPolicy, Policy
 from markovlens.evidence.trajectories import ARRAYS, Trajectories
 from markovlens.progress import Advance, silent
 
+# One program for any number of steps: so many copies, so many steps of each at a time.
 LANES = 32
+STRETCH = 64
 PILOTS = 8
 PILOT_SHARE = 0.2
 PILOT_PIECES = 20
@@ -75,7 +77,7 @@ class _Ours:
     def __init__(self, env: Any):
         from markovlens.envs.spaces import Discrete
 
-        self.env, self.roll = env, _jitted_roll()
+        self.env = env
         seen, done = env.observation_space, env.action_space
         self.n_observations = seen.n if isinstance(seen, Discrete) else 0
         self.n_actions = done.n if isinstance(done, Discrete) else 0
@@ -94,12 +96,18 @@ class _Ours:
         if not isinstance(policy, BatchPolicy):
             return host_loop(OneByOne(self.env), policy, steps, seed, advance, names)
         policy.check(*self.sizes)
-        lanes = min(LANES, steps)
-        taken = self.roll(self.env, policy, jax.random.key(seed), lanes, -(-steps // lanes))
-        advance(steps)
-        columns: dict[str, Any] = {
-            name: np.swapaxes(np.asarray(getattr(taken, name)), 0, 1) for name in ARRAYS
-        }
+        length = -(-steps // LANES)
+        begin, go_on = _compiled()
+        start_key, key = jax.random.split(jax.random.key(seed))
+        state, stretches = begin(self.env, start_key), []
+        for stretch in range(-(-length // STRETCH)):
+            state, taken = go_on(self.env, policy, state, jax.random.fold_in(key, stretch))
+            stretches.append(jax.device_get(taken))
+            advance(min(steps, (stretch + 1) * STRETCH * LANES))
+        columns: dict[str, Any] = {}
+        for name in ARRAYS:
+            by_time = np.concatenate([getattr(taken, name) for taken in stretches])[:length]
+            columns[name] = np.swapaxes(by_time, 0, 1)
         columns["truncated"] = columns["truncated"].copy()
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
         columns = {n: c.reshape(-1, *c.shape[2:]) for n, c in columns.items()}
@@ -107,21 +115,25 @@ class _Ours:
 
 
 @cache
-def _jitted_roll() -> Callable:
+def _compiled() -> tuple[Callable, Callable]:
+    """Fresh starts of all copies, and a stretch of steps of all."""
     import equinox as eqx
     import jax
 
     from markovlens.envs.vector import VectorState, unroll, vector_reset
 
     @eqx.filter_jit
-    def roll(env: Any, policy: Any, key: Any, lanes: int, length: int) -> Any:
+    def begin(env: Any, key: Any) -> VectorState:
+        return vector_reset(env, key, LANES)
+
+    @eqx.filter_jit
+    def go_on(env: Any, policy: Any, state: VectorState, key: Any) -> tuple[VectorState, Any]:
         def act(key: Any, state: VectorState, _: Any) -> tuple[Any, Any, None]:
             key, now = jax.random.split(key)
             allowed = jax.vmap(env.action_mask)(state.env_state) if env.masks_actions else None
             return key, policy.actions(now, state.observation, allowed), None
 
-        start_key, roll_key, act_key = jax.random.split(key, 3)
-        state = vector_reset(env, start_key, lanes)
-        return unroll(env, act, act_key, state, roll_key, length)[2]
+        roll_key, act_key = jax.random.split(key)
+        return unroll(env, act, act_key, state, roll_key, STRETCH)[1:3]
 
-    return roll
+    return begin, go_on
