@@ -106,7 +106,10 @@ def _reason(found: Detection) -> str:
         return "TD and Monte Carlo values of the same observations differ"
     bound = found.upper / found.scale if found.scale > 0.0 else float("nan")
     if found.markov:
-        return f"no sign of hidden information; it could carry at most {bound:.1%} of the return"
+        return (
+            f"no sign of hidden information; it could carry at most {bound:.1%} of the return's "
+            "standard deviation"
+        )
     if found.scale == 0.0:
         return "the return never varied, so nothing about it can be hidden or shown"
     return (
