@@ -57,13 +57,19 @@ def progress_bar(title: str, total: float) -> Iterator[Advance]:
 class _PlainLines:
     def __init__(self, title: str, total: float):
         self._title, self._total = title, total
-        self._started = self._last = time.monotonic()
+        self._first: tuple[float, float] | None = None
+        self._last = time.monotonic()
 
     def __call__(self, done: float, status: str = "") -> None:
         now = time.monotonic()
-        if now - self._last < SECONDS_BETWEEN_LINES or done <= 0:
+        if (
+            self._first is None
+        ):  # what came before it, compiling above all, says nothing of the pace
+            self._first = now, done
+        started, at_first = self._first
+        if now - self._last < SECONDS_BETWEEN_LINES or done <= at_first:
             return
         self._last = now
-        left = (now - self._started) * (self._total - done) / done
+        left = (now - started) * (self._total - done) / (done - at_first)
         share = 100.0 * done / self._total
         print(f"{self._title}: {share:.0f}%, {left:.0f} s to go {status}", file=sys.stderr)

@@ -54,3 +54,8 @@ def test_debug_shows_the_traceback(command):
     code, _, err = command("analyze", "no-such-model", "--debug")
     assert code == 2
     assert "Traceback" in err
+
+
+def test_the_demo_refuses_what_it_could_not_train_before_it_begins(refused):
+    assert "--seeds must be at least 1, got 0" in refused("demo", "--seeds", "0")
+    assert "steps must be at least one batch" in refused("demo", "--steps", "5")

@@ -47,6 +47,7 @@ def test_json_has_values_in_order(command, short):
     [
         (("tmaze", "--states", "0"), "at least one state, got n_memory = 0"),
         (("parity_check",), "--random-memory"),
+        (("tmaze", "--plot", "x.gif"), "--plot must end in .png, .svg or .pdf, got 'x.gif'"),
         (("tmaz",), "did you mean 'tmaze'"),
     ],
 )

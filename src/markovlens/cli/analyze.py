@@ -36,9 +36,11 @@ def analyze(
     """
     import numpy as np
 
-    from markovlens.cli.output import print_json, print_table
+    from markovlens.cli.output import check_picture_name, print_json, print_table
     from markovlens.cli.runtime import prepare_jax
 
+    if plot is not None:
+        check_picture_name(plot)
     prepare_jax()
     from markovlens.pomdp import library
     from markovlens.values.discrepancy import lambda_discrepancy
@@ -145,9 +147,6 @@ def _draw(
     from markovlens.experiments.pictures import BLUE, ORANGE, SKY, paper_style
     from markovlens.files import atomic_open
 
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"--plot must end in .png, .svg or .pdf, got {str(path)!r}")
     with paper_style():
         width = max(4.5, 0.5 * pomdp.n_observations + 2.0)
         figure = Figure(figsize=(width, 4.2), layout="constrained")
@@ -170,4 +169,4 @@ def _draw(
         bottom.set(ylabel="λ-discrepancy", xticks=places)
         bottom.set_xticklabels(pomdp.observations, rotation=30, ha="right")
         with atomic_open(path) as file:
-            figure.savefig(file, format=kind)
+            figure.savefig(file, format=path.suffix[1:].lower())

@@ -21,8 +21,12 @@ def demo(out: Path = Path("out/demo"), steps: int = 100_000, seeds: int = 4) -> 
         steps: environment steps to train each agent.
         seeds: how many of each agent to train.
     """
+    from markovlens.agents.config import PPOConfig
     from markovlens.cli.runtime import prepare_jax
 
+    if seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    PPOConfig(steps=steps)  # refuses what the fourth chapter could not train with
     prepare_jax(n_parallel=seeds)
     _detect()
     _explain()

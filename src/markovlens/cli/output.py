@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def print_json(value: object) -> None:
@@ -26,6 +29,12 @@ def print_table(rows: Sequence[Mapping[str, object]], title: str = "") -> None:
     for row in rows:
         table.add_row(*(format_cell(row[column]) for column in columns))
     console.print(table)
+
+
+def check_picture_name(path: Path) -> None:
+    """Refuses a --plot that cannot be drawn, before any work is done for it."""
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(f"--plot must end in .png, .svg or .pdf, got {str(path)!r}")
 
 
 def format_cell(value: object) -> str:

@@ -36,9 +36,11 @@ def remember(
         checkpoint: keep the half-finished work in this .npz file, and go on from it if it is there.
         json: print JSON instead of tables.
     """
-    from markovlens.cli.output import print_json, print_table
+    from markovlens.cli.output import check_picture_name, print_json, print_table
     from markovlens.cli.runtime import prepare_jax
 
+    if plot is not None:
+        check_picture_name(plot)
     prepare_jax()
     from markovlens.memory.describe import moves
     from markovlens.memory.learn import learn_memory, total_steps

@@ -215,7 +215,7 @@ def _seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
     if isinstance(value, Sequence) and all(isinstance(seed, int) for seed in value):
         if len(set(value)) < len(value):
             raise ValueError(f"the same seed twice in {list(value)}")
-        return tuple(value)
+        return tuple(int(seed) for seed in value)
     raise ValueError(f'seeds are a number, a list of numbers or a text like "0..4", got {value!r}')
 
 
