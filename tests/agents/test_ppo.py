@@ -1,9 +1,11 @@
+from contextlib import nullcontext
 from functools import cache
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from markovlens.agents import ppo
@@ -155,3 +157,38 @@ def test_the_step_size_falls_to_zero():
         last, distribution, hyper(), Passes(1, N), batch, rollout.start_memory, jax.random.key(0)
     )
     jax.tree.map(np.testing.assert_array_equal, learner.network, network)
+
+
+def test_steps_are_optaxs_adam():
+    rng = np.random.default_rng(3)
+    reference = optax.adam(0.01, eps=ppo.ADAM_EPS)
+    packed = expected = {"a": jnp.float32(rng.normal(size=5)), "b": jnp.float32(rng.normal(size=2))}
+    moments, state = optax.scale_by_adam().init(packed), reference.init(expected)
+    for _ in range(4):
+        gradient = jax.tree.map(lambda p: jnp.float32(rng.normal(size=p.shape)), packed)
+        shrunk = jax.tree.map(lambda g: 0.5 * g, gradient)
+        change, state = reference.update(shrunk, state)
+        expected = optax.apply_updates(expected, change)
+        packed, moments = ppo._adam_step(
+            packed, moments, gradient, jnp.float32(0.5), jnp.float32(0.01), jnp.bool_(False)
+        )
+    for name in packed:
+        np.testing.assert_allclose(packed[name], expected[name], rtol=1e-6, atol=1e-6)
+
+
+def test_one_sequence_learns_the_same_compiled_whole_or_not(monkeypatch):
+    """Minibatches of one sequence go through loops that are one compiled function."""
+    network, distribution, rollout = remembered()
+    batch = judge(network, distribution, hyper(), rollout, 2)
+    arguments = (batch, rollout.start_memory, jax.random.key(1))
+
+    def learnt():
+        result, _ = eqx.filter_jit(lambda *a: ppo.learn(*a))(
+            new_learner(network), distribution, hyper(), Passes(2, N), *arguments
+        )
+        return jax.tree.leaves(result.network)
+
+    whole = learnt()
+    monkeypatch.setattr(ppo, "whole_loops", nullcontext)
+    for a, b in zip(whole, learnt(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

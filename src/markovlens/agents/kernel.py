@@ -2,11 +2,15 @@
 
 On a CPU, XLA runs a loop's body as a list of kernels and looks each of them up again at every step.
 A call that it is told to keep whole becomes a single compiled function instead, loop and all. That
-pays where a step takes a few microseconds, and works only where the body needs nothing from a
-library: a matrix times a vector is fine, a matrix times a matrix is not.
+pays where a step takes a few microseconds, and has two conditions. The body must need nothing from
+a library: a matrix times a vector is fine, a matrix times a matrix is not. And no argument may be
+known when compiling (a network that a jitted function closes over, say): this XLA then aborts the
+process. So nothing is kept whole but inside `whole_loops`, which a caller enters who knows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import ParamSpec, TypeVar
 
@@ -19,16 +23,28 @@ from jaxtyping import Array
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ALLOWED: ContextVar[bool] = ContextVar("_ALLOWED", default=False)
+
+
+@contextmanager
+def whole_loops() -> Iterator[None]:
+    """What is traced inside may use `one_kernel`: all its arguments are unknown when compiling."""
+    token = _ALLOWED.set(True)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
 
 def one_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, compiled to one function on a CPU; elsewhere it is left as it is.
+    """`function`, compiled to one function inside `whole_loops` on a CPU; else as it is.
 
     Under `vmap` it is called for one item after the other. It cannot be differentiated.
 
     >>> float(one_kernel(lambda x: jax.lax.fori_loop(0, 3, lambda i, y: 2 * y, x))(jnp.ones(())))
     8.0
     """
-    return _whole(function) if _works(jax.default_backend()) else function
+    return _whole(function) if _ALLOWED.get() and _works(jax.default_backend()) else function
 
 
 def _whole(function: Callable[P, R]) -> Callable[P, R]:

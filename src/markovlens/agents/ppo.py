@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from markovlens.agents.actions import ActionDistribution, forbid
 from markovlens.agents.config import HYPERPARAMETERS, PPOConfig
+from markovlens.agents.kernel import whole_loops
 from markovlens.agents.losses import (
     Losses,
     clipped_policy_loss,
@@ -23,7 +24,7 @@ from markovlens.agents.losses import (
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import Rollout
 
-ADAM = optax.scale_by_adam(eps=1e-5)
+ADAM_DECAY, ADAM_EPS = (0.9, 0.999), 1e-5
 PACKED_BELOW = 2**18  # parameters
 
 
@@ -94,7 +95,7 @@ class Progress(eqx.Module):
 
 def new_learner(network: ActorCritic) -> Learner:
     packed, _ = _pack(network)
-    return Learner(network, ADAM.init(packed), jnp.int32(0), jnp.bool_(False))
+    return Learner(network, optax.scale_by_adam().init(packed), jnp.int32(0), jnp.bool_(False))
 
 
 def _pack(network: ActorCritic) -> tuple[Any, Callable[[Any], ActorCritic]]:
@@ -183,15 +184,12 @@ def learn(
         def objective(packed: Any) -> tuple[Array, tuple[Losses, Array]]:
             return _objective(unpack(packed), distribution, hyper, part, start_memory[envs])
 
-        (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(packed)
+        with whole_loops():  # all that the network is given here depends on the minibatch
+            (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(packed)
         norm = optax.tree.norm(gradient)
         diverged = diverged | ~jnp.isfinite(norm)
         shrink = jnp.minimum(1.0, hyper.max_gradient_norm / (norm + 1e-12))
-        direction, after = ADAM.update(jax.tree.map(lambda g: g * shrink, gradient), moments)
-        moved = jax.tree.map(lambda p, d: p - rate * d, packed, direction)
-        packed, moments = jax.tree.map(
-            lambda old, new: jnp.where(diverged, old, new), (packed, moments), (moved, after)
-        )
+        packed, moments = _adam_step(packed, moments, gradient, shrink, rate, diverged)
         return (packed, moments, diverged), (losses, norm, log_ratio)
 
     (packed, moments, diverged), (losses, norm, log_ratio) = jax.lax.scan(
@@ -211,6 +209,40 @@ def learn(
     )
     done = learner.update + (~diverged).astype(jnp.int32)
     return Learner(unpack(packed), moments, done, diverged), progress
+
+
+def _adam_step(
+    packed: Any,
+    moments: optax.ScaleByAdamState,
+    gradient: Any,
+    shrink: Float[Array, ""],
+    rate: Float[Array, ""],
+    diverged: Bool[Array, ""],
+) -> tuple[Any, optax.ScaleByAdamState]:
+    """Adam as `optax.scale_by_adam` has it, but nothing moves once the run has diverged.
+
+    Both moments are finished before the parameters are touched, so that XLA can update all three
+    where they are; left to itself it computes the parameters from the old moments and copies all
+    three at every step.
+    """
+
+    def averages(decay: float, power: int, old: Any) -> Any:
+        def one(average: Array, g: Array) -> Array:
+            new = decay * average + (1.0 - decay) * (g * shrink) ** power
+            return jnp.where(diverged, average, new)
+
+        return jax.tree.map(one, old, gradient)
+
+    mu, nu = jax.lax.optimization_barrier(
+        (averages(ADAM_DECAY[0], 1, moments.mu), averages(ADAM_DECAY[1], 2, moments.nu))
+    )
+    count = moments.count + (~diverged).astype(jnp.int32)
+    mu_scale, nu_scale = (1.0 / (1.0 - decay**count) for decay in ADAM_DECAY)
+
+    def moved(p: Array, m: Array, v: Array) -> Array:
+        return jnp.where(diverged, p, p - rate * m * mu_scale / (jnp.sqrt(v * nu_scale) + ADAM_EPS))
+
+    return jax.tree.map(moved, packed, mu, nu), optax.ScaleByAdamState(count, mu, nu)
 
 
 def _objective(
