@@ -8,7 +8,7 @@
 Every (case, steps, repetition) is one line of `benchmarks/results/detect.jsonl`; what is there is
 not run again. Each repetition draws its own policy and, where the case is random, its own process.
 The same steps are also given to a next-observation test, for comparison. Numbers of repetitions
-start at 1000: those below were looked at while the test was being made.
+start at 2000: those below were looked at while the test was being made.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from markovlens.evidence.trajectories import Trajectories
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "detect.jsonl"
 LEVEL = 0.05
-FRESH = 1000
+FRESH = 2000
 
 
 def main() -> None:

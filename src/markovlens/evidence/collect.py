@@ -13,12 +13,13 @@ from markovlens.evidence.policies import BatchPolicy, Policy
 from markovlens.evidence.trajectories import ARRAYS, Trajectories
 from markovlens.progress import Advance, silent
 
-# One program for any number of steps: so many copies, so many steps of each at a time.
-LANES = 32
-STRETCH = 64
+# One program for any number of steps: so many copies, so many steps of each at a time. Few copies,
+# for the last episode of each is cut.
+LANES = 4
+STRETCH = 256
 PILOTS = 8
 PILOT_SHARE = 0.2
-PILOT_PIECES = 20
+PILOT_PIECES = 8
 
 
 def collect(

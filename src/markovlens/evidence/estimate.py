@@ -46,14 +46,15 @@ def estimate(
 def reproducibility(data: Discrete, gamma: float, rng: np.random.Generator) -> float:
     """How alike two halves of the episodes find Q¹ − Q⁰: 0 for noise alone, 1 for none.
 
-    The mean over halvings of the correlation between the halves, weighted by visits.
+    The mean over halvings of the correlation between the halves, weighted by visits; -1, less than
+    what noise gives, if there was nothing to find, as when no step was paid.
     """
     episodes = Episodes(data, rows_of(data, Probes(rng, 0, data.moves.n_pairs), gamma))
     weights = np.bincount(data.moves.pair[data.moves.of_step])
     first, second = _halves(episodes, gamma, rng)
     alike = (first * second) @ weights
     spread = np.sqrt((first**2 @ weights) * (second**2 @ weights))
-    return float(alike.sum() / spread.sum()) if spread.sum() > 0.0 else 0.0
+    return float(alike.sum() / spread.sum()) if spread.sum() > 0.0 else -1.0
 
 
 def _halves(

@@ -44,7 +44,7 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     if found.scale > 0.0:
         bound = found.tolerance * found.scale
         left.axvline(bound, color="black", linewidth=0.8, linestyle=":")
-        left.text(bound, 1.0, " tolerance", fontsize=8, transform=left.get_xaxis_transform())
+        left.text(bound, 0.01, " tolerance", fontsize=8, transform=left.get_xaxis_transform())
     left.set_yticks(rows, names)
     left.invert_yaxis()
     left.set_xlim(left=0.0)
@@ -52,7 +52,14 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     for verdict, label in ((True, "Markov"), (False, "not Markov"), (None, "cannot tell")):
         if verdict in verdicts:
             left.barh([0], [0], color=COLOURS[verdict], label=label)
-    left.legend(fontsize=8, frameon=False, loc="best")
+    left.legend(
+        fontsize=8,
+        frameon=False,
+        ncols=4,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.02),
+        borderpad=0,
+    )
 
     right.barh(range(len(bars)), [share for _, share in bars], color="#495867", height=0.6)
     right.set_yticks(
