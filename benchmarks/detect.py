@@ -18,9 +18,10 @@ import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from markovlens.evidence.collect import collect
 from markovlens.evidence.detect import detect
@@ -159,7 +160,13 @@ def merged_lake(cell: int) -> int:
     return int(cell) // 2
 
 
-CARTPOLE, ACROBOT = (20_000, 50_000, 200_000), (50_000, 200_000)
+STEPS = (5_000, 20_000, 50_000, 200_000)
+CONTINUOUS = {
+    "CartPole",
+    "Acrobot",
+    "CartPole without velocities",
+    "Acrobot without velocities",
+}
 CASES = {
     "FrozenLake": Case(True, gymnasium_env("FrozenLake-v1")),
     "CliffWalking": Case(True, gymnasium_env("CliffWalking-v1")),
@@ -167,8 +174,8 @@ CASES = {
     "random MDPs": Case(True, random_mdp(), gamma=0.95),
     "block MDPs": Case(True, random_mdp(blocks=3), gamma=0.95),
     "RockSample(3,3) in full": Case(True, ours("rocksample-3-3", fully_observed=True)),
-    "CartPole": Case(True, gymnasium_env("CartPole-v1"), steps=CARTPOLE),
-    "Acrobot": Case(True, gymnasium_env("Acrobot-v1"), steps=ACROBOT),
+    "CartPole": Case(True, gymnasium_env("CartPole-v1"), steps=STEPS[1:]),
+    "Acrobot": Case(True, gymnasium_env("Acrobot-v1"), steps=STEPS[1:]),
     "T-maze 5": Case(False, ours("tmaze-5"), gamma=0.9),
     "T-maze 20": Case(False, ours("tmaze-20"), gamma=0.9),
     "Tiger": Case(False, ours("tiger"), gamma=0.95),
@@ -177,10 +184,10 @@ CASES = {
     "FrozenLake merged": Case(False, gymnasium_env("FrozenLake-v1", show=merged_lake)),
     "RockSample(3,3)": Case(False, ours("rocksample-3-3")),
     "CartPole without velocities": Case(
-        False, gymnasium_env("CartPole-v1", mask=(1, 3)), steps=CARTPOLE
+        False, gymnasium_env("CartPole-v1", mask=(1, 3)), steps=STEPS[1:]
     ),
     "Acrobot without velocities": Case(
-        False, gymnasium_env("Acrobot-v1", mask=(4, 5)), steps=ACROBOT
+        False, gymnasium_env("Acrobot-v1", mask=(4, 5)), steps=STEPS[1:]
     ),
 }
 
@@ -237,45 +244,81 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
     return float(min(1.0, 2.0 * t.size * ndtr(-np.abs(t).max())))
 
 
+class Rates(NamedTuple):
+    """Shares of the runs of one case with so many steps."""
+
+    steps: int
+    runs: int
+    rejected: float
+    low: float
+    high: float
+    undecided: float
+    by_next_observation: float
+
+
+def rates(rows: list[dict[str, Any]], name: str) -> list[Rates]:
+    found = []
+    for steps in sorted({r["steps"] for r in rows if r["case"] == name}):
+        mine = [r for r in rows if r["case"] == name and r["steps"] == steps]
+        rejected = sum(r["markov"] is False for r in mine)
+        within = binomtest(rejected, len(mine)).proportion_ci()
+        undecided = np.mean([r["markov"] is None for r in mine])
+        other = np.mean([r["next_observation_p"] <= LEVEL for r in mine])
+        share = rejected / len(mine)
+        found.append(
+            Rates(steps, len(mine), share, within.low, within.high, float(undecided), float(other))
+        )
+    return found
+
+
 def report(rows: list[dict[str, Any]], picture: Path) -> None:
     """Prints a Markdown table of what there is, and draws it."""
-    print("| case | Markov | steps | runs | rejected | undecided | next-observation test |")
+    print("| case | steps | runs | rejected | 95% interval | undecided | next-observation test |")
     print("|---|---|---|---|---|---|---|")
-    summary: dict[str, list[tuple[int, float, float]]] = {}
-    for name, case in CASES.items():
-        for steps in sorted({r["steps"] for r in rows if r["case"] == name}):
-            mine = [r for r in rows if r["case"] == name and r["steps"] == steps]
-            rejected = np.mean([r["markov"] is False for r in mine])
-            undecided = np.mean([r["markov"] is None for r in mine])
-            other = np.mean([r["next_observation_p"] <= LEVEL for r in mine])
-            yes = "yes" if case.markov else "no"
-            print(
-                f"| {name} | {yes} | {steps:,} | {len(mine)} | {rejected:.2f} | "
-                f"{undecided:.2f} | {other:.2f} |"
-            )
-            summary.setdefault(name, []).append((steps, float(rejected), float(other)))
-    if summary:
-        draw(summary, picture)
+    for markov, title in ((True, "**Markov: false alarms**"), (False, "**Not Markov: power**")):
+        print(f"| {title} | | | | | | |")
+        for name, case in CASES.items():
+            for r in rates(rows, name) if case.markov is markov else []:
+                print(
+                    f"| {name} | {r.steps:,} | {r.runs} | {r.rejected:.2f} | {r.low:.2f} to "
+                    f"{r.high:.2f} | {r.undecided:.2f} | {r.by_next_observation:.2f} |"
+                )
+    for kind in ("discrete", "continuous"):
+        alarms = [
+            r["markov"] is False
+            for r in rows
+            if CASES[r["case"]].markov and (r["case"] in CONTINUOUS) == (kind == "continuous")
+        ]
+        print(f"\nFalse alarms over all {kind} Markov cases: {sum(alarms)} of {len(alarms)}.")
+    if rows:
+        draw(rows, picture)
 
 
-def draw(summary: dict[str, list[tuple[int, float, float]]], picture: Path) -> None:
+def draw(rows: list[dict[str, Any]], picture: Path) -> None:
+    """Every case a row, every number of steps a mark with its interval."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    for axes, markov, title in zip(
-        figure.subplots(1, 2), (True, False), ("false alarms", "power"), strict=True
-    ):
-        for name, points in summary.items():
-            if CASES[name].markov is markov:
-                steps, rejected, _ = zip(*points, strict=True)
-                axes.plot(steps, rejected, "o-", label=name, markersize=4)
-        axes.set_xscale("log")
-        axes.set_title(f"{title}: share of runs rejected at {LEVEL}")
-        axes.set_xlabel("steps")
-        axes.axhline(LEVEL if markov else 0.95, color="black", linewidth=0.8, linestyle=":")
-        axes.set_ylim(-0.02, 0.3 if markov else 1.04)
-        axes.legend(fontsize=8, frameon=False)
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    titles = ("false alarms on Markov cases", "power on the others")
+    colours = dict(zip(STEPS, ("#9ecae1", "#6baed6", "#2171b5", "#08306b"), strict=True))
+    for axes, markov, title in zip(figure.subplots(1, 2), (True, False), titles, strict=True):
+        names = [name for name, case in CASES.items() if case.markov is markov]
+        for place, name in enumerate(names):
+            of_case = rates(rows, name)
+            for i, r in enumerate(of_case):
+                y = place + 0.18 * (i - (len(of_case) - 1) / 2)
+                axes.hlines(y, r.low, r.high, color=colours[r.steps], linewidth=1.5)
+                axes.plot(r.rejected, y, "o", color=colours[r.steps], markersize=5)
+        axes.axvline(0.07 if markov else 0.95, color="black", linewidth=0.8, linestyle=":")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_title(title)
+        axes.set_xlabel(f"share of runs rejected at {LEVEL}, with 95% interval; dotted: target")
         axes.spines[["top", "right"]].set_visible(False)
+    for steps, colour in colours.items():
+        axes.plot([], [], "o-", color=colour, markersize=5, label=f"{steps:,} steps")
+    axes.legend(fontsize=8, frameon=False, loc="lower left")
     figure.savefig(picture, dpi=150)
 
 
