@@ -1,13 +1,20 @@
 """A matrix factored once and solved with many times, forwards, transposed, and in gradients."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, Int
 
 Operator = Callable[[Float[Array, "n"]], Float[Array, "n"]]
+
+# Multiplications in one call, above which jaxlib shares a batch between the threads of XLA's pool
+# and waits for them. Two such calls at once, each on a thread that the other waits for, wait for
+# ever; so batches are cut up to stay below it.
+MOST_WORK = 200_000
 
 
 class Factored(eqx.Module):
@@ -28,7 +35,7 @@ class Factored(eqx.Module):
 
     def __init__(self, matrix: Float[Array, "n n"], apply: Operator):
         self.apply = apply
-        self.lu, pivots = jax.scipy.linalg.lu_factor(jax.lax.stop_gradient(matrix).T)
+        self.lu, pivots = _factors(jax.lax.stop_gradient(matrix).T)
         self.rows = _order(pivots)
 
     def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -62,14 +69,63 @@ class Factored(eqx.Module):
         return jnp.zeros_like(z).at[self.rows].set(z)
 
     def _triangular(self, b: Float[Array, "n"], lower: bool, transposed: bool) -> Array:
+        return _TRIANGULAR[lower, transposed](self.lu, b[:, None])[:, 0]
+
+
+def _in_small_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(matrices[..., n, n], columns[..., n, k]…)`, under `vmap` in batches that stay below
+    `MOST_WORK`, one after the other."""
+
+    @custom_vmap
+    def call(*args: Array) -> Any:
+        return function(*args)
+
+    @call.def_vmap
+    def batched(axis_size: int, in_batched: list[bool], *args: Array) -> tuple[Any, Any]:
+        if in_batched == [False, True] and args[0].ndim == 2:
+            return _as_columns(call, *args), True
+        args = tuple(
+            x if has_axis else jnp.broadcast_to(x, (axis_size, *x.shape))
+            for x, has_axis in zip(args, in_batched, strict=True)
+        )
+        work = (args[0].size // axis_size) * args[-1].shape[-1]
+        size = max(1, -(-MOST_WORK // work))
+        if axis_size <= size:
+            found = call(*args)
+        else:
+            found = jax.lax.map(lambda some: call(*some), args, batch_size=size)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return call
+
+
+def _as_columns(
+    solve: Callable[[Array, Array], Array], matrix: Float[Array, "n n"], b: Float[Array, "B n k"]
+) -> Float[Array, "B n k"]:
+    """Many right-hand sides with one matrix: side by side."""
+    beside = jnp.moveaxis(b, 0, -1)
+    found = solve(matrix, beside.reshape(beside.shape[0], -1))
+    return jnp.moveaxis(found.reshape(beside.shape), -1, 0)
+
+
+@_in_small_batches
+def _factors(matrix: Float[Array, "... n n"]) -> tuple[Array, Array]:
+    """LU factors in one matrix, and the row that each row was swapped with."""
+    lu, pivots, _ = jax.lax.linalg.lu(matrix)
+    return lu, pivots
+
+
+def _triangular(lower: bool, transposed: bool) -> Callable[..., Any]:
+    @_in_small_batches
+    def solve(lu: Float[Array, "... n n"], b: Float[Array, "... n k"]) -> Float[Array, "... n k"]:
         return jax.lax.linalg.triangular_solve(
-            self.lu,
-            b[:, None],
-            left_side=True,
-            lower=lower,
-            transpose_a=transposed,
-            unit_diagonal=lower,
-        )[:, 0]
+            lu, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=lower
+        )
+
+    return solve
+
+
+_TRIANGULAR = {(i, j): _triangular(i, j) for i in (False, True) for j in (False, True)}
 
 
 def _order(pivots: Int[Array, "n"]) -> Int[Array, "n"]:
