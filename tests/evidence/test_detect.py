@@ -51,6 +51,16 @@ def test_markov_chains_are_markov():
         assert 'against "the observations are Markov"' in found.explain()
 
 
+def test_episodes_of_a_single_step():
+    """A bandit: nothing follows, so nothing can be hidden in what follows."""
+    rng = np.random.default_rng(0)
+    o, a = rng.integers(0, 2, (2, 3000))
+    data = Trajectories(o, a, a - o + rng.normal(size=3000), np.ones(3000, dtype=bool))
+    found = detect(data, gamma=0.9, **QUICK)
+    assert found.markov is True
+    assert found.discrepancy == pytest.approx(0.0, abs=1e-9)
+
+
 def test_merged_states_are_not_markov():
     """Two states that lead to different pay, shown as one."""
     transition = np.array(

@@ -1,13 +1,15 @@
 """The λ-discrepancy of discrete observations, from episodes counted more or less often."""
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from markovlens.evidence.copies import Probes, Rows, rows_of
 from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.finding import Settings, shares_of
 from markovlens.evidence.interval import Size, size
-from markovlens.evidence.tabular import Episodes, Gaps, replications_at_once
+from markovlens.evidence.tabular import CELLS_AT_ONCE, Episodes, Gaps, replications_at_once
 
 HALVINGS = 25
 
@@ -33,7 +35,8 @@ def estimate(
     direction = own.mean[0, :, 0]
     if settings.resamples:
         n = len(data.start)
-        counts = rng.multinomial(n, np.full(n, 1.0 / n), settings.resamples).astype(np.float64)
+        even = np.full(n, 1.0 / n)
+        counts = (rng.multinomial(n, even, k) for k in _portions(data, settings.resamples))
         drawn = _weighted(episodes, counts, settings.gamma)
         noise = np.where(np.isnan(drawn), 0.0, drawn - direction)
     else:
@@ -62,18 +65,28 @@ def _halves(
 ) -> tuple[Float[np.ndarray, "H P"], Float[np.ndarray, "H P"]]:
     """Q¹ − Q⁰ in two halves of the episodes, for several random halvings; 0 where not seen."""
     n = len(episodes.data.start)
-    side = np.stack([rng.permutation(n) < n // 2 for _ in range(HALVINGS)]).astype(np.float64)
-    both = np.nan_to_num(_weighted(episodes, np.concatenate([side, 1.0 - side]), gamma))
-    return both[:HALVINGS], both[HALVINGS:]
+    sides = (np.stack([side, ~side]) for side in _random_halves(n, rng))
+    both = np.nan_to_num(_weighted(episodes, sides, gamma))
+    return both[::2], both[1::2]
+
+
+def _random_halves(n: int, rng: np.random.Generator) -> Iterator[Bool[np.ndarray, "E"]]:
+    for _ in range(HALVINGS):
+        yield rng.permutation(n) < n // 2
 
 
 def _weighted(
-    episodes: Episodes, weights: Float[np.ndarray, "R E"], gamma: float
+    episodes: Episodes, portions: Iterable[np.ndarray], gamma: float
 ) -> Float[np.ndarray, "R P"]:
     """Q¹ − Q⁰ of each pair, for each row of weights; NaN for pairs that no weight sees."""
-    portion = replications_at_once(episodes.data, kinds=1, m=1)
     found = []
-    for begin in range(0, len(weights), portion):
-        gaps = episodes.weighted(weights[begin : begin + portion], gamma)
+    for weights in portions:
+        gaps = episodes.weighted(weights.astype(np.float64), gamma)
         found.append(np.where(gaps.visits > 0.0, gaps.mean, np.nan)[:, :, 0])
     return np.concatenate(found)
+
+
+def _portions(data: Discrete, rows: int) -> list[int]:
+    """How many rows of weights, one for each episode, to hold at a time."""
+    most = min(replications_at_once(data, kinds=1, m=1), 1 + CELLS_AT_ONCE // len(data.start))
+    return [min(most, rows - begin) for begin in range(0, rows, most)]

@@ -98,6 +98,8 @@ class Sums:
         going = np.flatnonzero(target < self.data.n_observations * self.m)
         n, r = len(going), len(self.count)
         flow = self._new_flow()
+        if n == 0:  # every step ends its episode
+            return flow
         flow.add(
             np.repeat(np.arange(r), n),
             np.tile(source.ravel()[going], r),
