@@ -41,7 +41,7 @@ def _nothing_global_changes():
 @pytest.fixture
 def optimised():
     """For tests that run a program much longer than it takes to compile."""
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
