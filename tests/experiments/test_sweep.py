@@ -39,7 +39,8 @@ def start(tmp_path):
     def begin(out, *options):
         code = "from markovlens.cli import main; main()"
         command = [sys.executable, "-c", code, "sweep", str(file), "--out", str(out), *options]
-        environment = os.environ | {"RAY_ADDRESS": ""}
+        # Ray's workers are nicer than others and would wait for all there is to do on this machine.
+        environment = os.environ | {"RAY_ADDRESS": "", "RAY_worker_niceness": "0"}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
