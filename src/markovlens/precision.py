@@ -26,6 +26,8 @@ def as_float64(tree: T) -> T:
     """The same tree with every real number and real array as a float64 JAX array."""
 
     def convert(leaf: object) -> object:
+        if isinstance(leaf, jax.Array) and leaf.dtype == np.float64:
+            return leaf
         if isinstance(leaf, bool) or not isinstance(leaf, float | int | np.ndarray | jax.Array):
             return leaf
         if jnp.issubdtype(jnp.result_type(leaf), jnp.bool_):

@@ -18,7 +18,7 @@ def check_policy_and_memory(
         policy = _checked(policy, (n_observations, n_actions), "policy", "[observation, action]")
         with jax.enable_x64(True):
             trivial = jnp.ones((n_observations, n_actions, 1, 1), dtype=jnp.float64)
-            return policy[:, None, :], trivial
+            return jax.lax.expand_dims(policy, (1,)), trivial
     n_memory = np.shape(memory)[-1] if np.ndim(memory) else 0
     if n_memory == 0:
         raise ValueError("a memory needs at least one memory state")
