@@ -23,6 +23,7 @@ import numpy as np
 
 import markovlens as ml
 from markovlens.pomdp.model import Pomdp
+from markovlens.values.td_lambda import _q_values
 
 MODELS = ("tmaze", "cheese", "maze4x3", "paint")
 MEMORIES = (1, 2, 4, 8, 16)
@@ -87,9 +88,18 @@ def growth() -> None:
             pomdp = ml.library.random_pomdp(0, s["S"], s["A"], s["O"], gamma=0.95)
             policy, memory = random_agent(pomdp, s["M"])
             (seconds,) = best_of(partial(both, pomdp, policy, memory), repeats=3)
-            line.append(f"{n}: {1e3 * seconds:.2f} ms")
-        print(f"  |{axis}|  " + ",  ".join(line))
+            line.append(f"{n}: {1e3 * seconds:.2f} ms, {working_memory(pomdp, policy, memory)}")
+        print(f"  |{axis}|  " + ";  ".join(line))
     print()
+
+
+def working_memory(pomdp: Pomdp, policy: np.ndarray, memory: np.ndarray) -> str:
+    """What XLA sets aside for one of the two, beside the model."""
+    with jax.enable_x64(True):
+        program = _q_values.__wrapped__.lower(
+            pomdp, jnp.asarray(policy), jnp.asarray(memory), jnp.asarray(0.5)
+        )
+        return f"{program.compile().memory_analysis().temp_size_in_bytes / 2**20:.2f} MiB"
 
 
 def size() -> None:
