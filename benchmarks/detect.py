@@ -314,11 +314,11 @@ def draw(rows: list[dict[str, Any]], picture: Path) -> None:
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
         axes.set_title(title)
-        axes.set_xlabel(f"share of runs rejected at {LEVEL}, with 95% interval; dotted: target")
+        axes.set_xlabel(f"share rejected at {LEVEL}, 95% interval (dotted: target)")
         axes.spines[["top", "right"]].set_visible(False)
     for steps, colour in colours.items():
         axes.plot([], [], "o-", color=colour, markersize=5, label=f"{steps:,} steps")
-    axes.legend(fontsize=8, frameon=False, loc="lower left")
+    figure.legend(fontsize=8, frameon=False, ncols=len(STEPS), loc="outside lower center")
     figure.savefig(picture, dpi=150)
 
 
