@@ -41,7 +41,11 @@ class Chain(eqx.Module):
         self.pomdp, self.policy, self.memory = pomdp, policy, memory
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
         choice = choice * alive[:, None, None, None]
-        self.moves = jnp.einsum("sman,ast->smtn", choice, pomdp.T)
+        # Action by action, and as a batch over actions below: T is large, and copied by neither.
+        by_action = (
+            choice[:, :, a, None, :] * pomdp.T[a, :, None, :, None] for a in range(pomdp.n_actions)
+        )
+        self.moves = sum(by_action, start=jnp.zeros(()))
         self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
         size = n_states * n_memory
         self.system = Factored(
@@ -52,7 +56,9 @@ class Chain(eqx.Module):
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
         going_weights = self.weights * alive[None, None, :]
-        self.projected_moves = jnp.einsum("oms,ast->aomt", going_weights, pomdp.T)
+        flat = going_weights.reshape(1, -1, n_states)
+        projected = jnp.repeat(flat, pomdp.n_actions, axis=0) @ pomdp.T
+        self.projected_moves = projected.reshape(-1, *going_weights.shape)
         self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
 
     @property
