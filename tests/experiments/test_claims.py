@@ -74,6 +74,12 @@ def test_a_half_written_claim_counts_as_held_until_it_is_old(tmp_path):
     try_claim(tmp_path, "unit").release()
 
 
+def test_a_claim_that_is_released_while_one_looks_has_no_heir(tmp_path, monkeypatch):
+    # Its number is free again: whoever takes it, and an heir with the next one, would both hold.
+    monkeypatch.setattr(claims, "_last_number", lambda folder, name: (1, folder / "unit.1"))
+    assert try_claim(tmp_path, "unit") is None
+
+
 def _count(folder, times):
     for _ in range(times):
         with claimed(folder, "counter"):

@@ -91,8 +91,8 @@ def _is_alive(path: Path, expiry: float) -> bool:
     try:
         age = _now(path.parent) - path.stat().st_mtime
         holder = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
+    except FileNotFoundError:  # just released: its number is free again, so the next one is not
+        return True
     except ValueError:  # created, not yet written: its holder is just starting, or died doing so
         return age < expiry
     if holder["machine"] == _machine() and not _runs(holder["process"]):
