@@ -27,8 +27,6 @@ from markovlens.values.td_lambda import _q_values
 
 MODELS = ("tmaze", "cheese", "maze4x3", "paint")
 MEMORIES = (1, 2, 4, 8, 16)
-TENSOR_LIMIT = 600  # largest |S||M||A| whose full inverse is still worth waiting for
-NAIVE_LIMIT = 100
 
 
 def main() -> None:
@@ -54,20 +52,12 @@ def models() -> None:
         pomdp = ml.library.load(name)
         for n_memory in MEMORIES:
             policy, memory = random_agent(pomdp, n_memory)
-            size = pomdp.n_states * n_memory * pomdp.n_actions
-            tensor_q = partial(tensor_both, pomdp, policy, memory) if size <= TENSOR_LIMIT else None
-            naive_q = partial(naive_both, pomdp, policy, memory) if size <= NAIVE_LIMIT else None
-            tensor_g = (
-                partial(tensor_gradient, pomdp, policy, memory) if size <= TENSOR_LIMIT else None
+            forms = (both, tensor_both, naive_both, gradient, tensor_gradient)
+            row = best_of(*(partial(form, pomdp, policy, memory) for form in forms), repeats=3)
+            print(
+                f"{name:>8} {n_memory:>3} " + " ".join(f"{1e3 * seconds:>9.2f}" for seconds in row),
+                flush=True,
             )
-            row = best_of(
-                partial(both, pomdp, policy, memory),
-                tensor_q,
-                naive_q,
-                partial(gradient, pomdp, policy, memory),
-                tensor_g,
-            )
-            print(f"{name:>8} {n_memory:>3} " + " ".join(cell(seconds) for seconds in row))
     print()
 
 
@@ -220,23 +210,16 @@ def naive_both(pomdp: Pomdp, policy: np.ndarray, memory: np.ndarray) -> object:
 
 
 def best_of(*functions, repeats: int = 7) -> list[float]:  # type: ignore[no-untyped-def]
-    """Best seconds of each, taken in turns so that all meet the same noise; None stays NaN."""
-    best = [float("nan") if function is None else float("inf") for function in functions]
+    """Best seconds of each, taken in turns so that all meet the same noise."""
+    best = [float("inf")] * len(functions)
     for function in functions:
-        if function is not None:
-            jax.block_until_ready(function())
+        jax.block_until_ready(function())
     for _ in range(repeats):
         for i, function in enumerate(functions):
-            if function is None:
-                continue
             started = time.perf_counter()
             jax.block_until_ready(function())
             best[i] = min(best[i], time.perf_counter() - started)
     return best
-
-
-def cell(seconds: float) -> str:
-    return f"{'–':>9}" if seconds != seconds else f"{1e3 * seconds:>9.2f}"
 
 
 def gflops() -> float:
