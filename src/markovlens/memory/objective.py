@@ -11,7 +11,7 @@ from markovlens.memory.expand import fold_memory
 from markovlens.pomdp.model import Pomdp
 from markovlens.values.chain import Chain
 from markovlens.values.discrepancy import discrepancy_weights
-from markovlens.values.td_lambda import arrival_values, q_from_arrivals, td_arrival_values
+from markovlens.values.td_lambda import arrival_values, q_difference, td_arrival_values
 
 
 def squared_discrepancy(
@@ -26,7 +26,7 @@ def squared_discrepancy(
     λ = 1 shares its factors with the occupancy.
     """
     chain = chain_of(pomdp, policy, memory, config.view)
-    difference = _q(chain, config.lam1) - _q(chain, config.lam2)
+    difference = q_difference(chain, _arrivals(chain, config.lam1) - _arrivals(chain, config.lam2))
     weights = discrepancy_weights(chain, config.weighting, of="q")
     if config.norm == "max":
         return (weights * jnp.abs(difference)).max() ** 2
@@ -55,9 +55,9 @@ def chain_of(
     return Chain(folded, policy.reshape(folded.n_observations, 1, folded.n_actions), trivial)
 
 
-def _q(chain: Chain, lam: float) -> Float[Array, "O M A"]:
+def _arrivals(chain: Chain, lam: float) -> Float[Array, "S M"]:
     if lam == 0.0:
-        return q_from_arrivals(chain, td_arrival_values(chain))
+        return td_arrival_values(chain)
     if lam == 1.0:
-        return q_from_arrivals(chain, chain.state_values)
-    return q_from_arrivals(chain, arrival_values(chain, jnp.asarray(lam)))
+        return chain.state_values
+    return arrival_values(chain, jnp.asarray(lam))

@@ -30,7 +30,7 @@ class Chain(eqx.Module):
     system: Factored  # I - γP, shared by the occupancy and the state values
     occupancy: Float[Array, "S M"]  # c(s, m), discounted visits
     weights: Float[Array, "O M S"]  # W(s | o, m)
-    projected_moves: Float[Array, "A O M S"]  # Σ_s W(s|o,m) T(s'|s,a)
+    going_weights: Float[Array, "O M S"]  # W, without the states at which the chain stops
     projected_rewards: Float[Array, "O M A"]  # Σ_s W(s|o,m) R(s,a)
 
     def __init__(
@@ -41,7 +41,7 @@ class Chain(eqx.Module):
         self.pomdp, self.policy, self.memory = pomdp, policy, memory
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
         choice = choice * alive[:, None, None, None]
-        # Action by action, and as a batch over actions below: T is large, and copied by neither.
+        # Action by action: T is large, and not copied.
         by_action = (
             choice[:, :, a, None, :] * pomdp.T[a, :, None, :, None] for a in range(pomdp.n_actions)
         )
@@ -55,11 +55,15 @@ class Chain(eqx.Module):
         start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
-        going_weights = self.weights * alive[None, None, :]
-        flat = going_weights.reshape(1, -1, n_states)
-        projected = jnp.repeat(flat, pomdp.n_actions, axis=0) @ pomdp.T
-        self.projected_moves = projected.reshape(-1, *going_weights.shape)
+        self.going_weights = self.weights * alive[None, None, :]
         self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
+
+    @property
+    def projected_moves(self) -> Float[Array, "A O M S"]:
+        """Σ_s W(s|o,m) T(s'|s,a); a batch over actions, so that T is not copied."""
+        flat = self.going_weights.reshape(1, -1, self.pomdp.n_states)
+        projected = jnp.repeat(flat, self.pomdp.n_actions, axis=0) @ self.pomdp.T
+        return projected.reshape(-1, *self.going_weights.shape)
 
     @property
     def state_values(self) -> Float[Array, "S M"]:

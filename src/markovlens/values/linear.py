@@ -30,12 +30,12 @@ class Factored(eqx.Module):
     """
 
     apply: Operator  # a `jax.tree_util.Partial`
-    lu: Float[Array, "n n"]  # of the transpose, its rows in the order `rows`
+    factors: Float[Array, "n n"]  # Lᵀ and Uᵀ in one, where Aᵀ[rows] = L U
     rows: Int[Array, "n"]
 
     def __init__(self, matrix: Float[Array, "n n"], apply: Operator):
         self.apply = apply
-        self.lu, pivots = _factors(jax.lax.stop_gradient(matrix).T)
+        self.factors, pivots = _factors(jax.lax.stop_gradient(matrix))
         self.rows = _order(pivots)
 
     def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -69,7 +69,7 @@ class Factored(eqx.Module):
         return jnp.zeros_like(z).at[self.rows].set(z)
 
     def _triangular(self, b: Float[Array, "n"], lower: bool, transposed: bool) -> Array:
-        return _TRIANGULAR[lower, transposed](self.lu, b[:, None])[:, 0]
+        return _TRIANGULAR[lower, transposed](self.factors, b[:, None])[:, 0]
 
 
 def _in_small_batches(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,16 +110,21 @@ def _as_columns(
 
 @_in_small_batches
 def _factors(matrix: Float[Array, "... n n"]) -> tuple[Array, Array]:
-    """LU factors in one matrix, and the row that each row was swapped with."""
-    lu, pivots, _ = jax.lax.linalg.lu(matrix)
-    return lu, pivots
+    """The LU factors of the transpose, transposed, and the row that each row was swapped with.
+
+    LAPACK reads and writes by columns, so both transposes are free: no entry is moved.
+    """
+    lu, pivots, _ = jax.lax.linalg.lu(matrix.mT)
+    return lu.mT, pivots
 
 
 def _triangular(lower: bool, transposed: bool) -> Callable[..., Any]:
     @_in_small_batches
-    def solve(lu: Float[Array, "... n n"], b: Float[Array, "... n k"]) -> Float[Array, "... n k"]:
+    def solve(
+        factors: Float[Array, "... n n"], b: Float[Array, "... n k"]
+    ) -> Float[Array, "... n k"]:
         return jax.lax.linalg.triangular_solve(
-            lu, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=lower
+            factors.mT, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=lower
         )
 
     return solve

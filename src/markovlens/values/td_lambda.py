@@ -98,30 +98,38 @@ def arrival_values(chain: Chain, lam: Float[Array, ""]) -> Float[Array, "S M"]:
 
 def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
     """`arrival_values` at λ = 0, where one solve over (o, m) is enough."""
-    rewards = observation_rewards(chain)
-    moves = jnp.einsum("omtn,tp->ompn", observation_moves(chain), chain.pomdp.Phi)
+    pomdp, rewards = chain.pomdp, observation_rewards(chain)
+    observed = _expected(chain, pomdp.T @ pomdp.Phi)
+    moves = jnp.einsum("oma,oamn,omap->ompn", chain.policy, chain.memory, observed)
     size = rewards.size
-    matrix = jnp.eye(size) - chain.pomdp.gamma * moves.reshape(size, size)
-    system = Factored(matrix, Partial(_without_next, chain))
-    return chain.pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
+    matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
+    system = Factored(matrix, Partial(_without_next, chain, observed))
+    return pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
 
 
-def _without_next(chain: Chain, v: Float[Array, "OM"]) -> Float[Array, "OM"]:
+def _without_next(
+    chain: Chain, observed: Float[Array, "O M A O"], v: Float[Array, "OM"]
+) -> Float[Array, "OM"]:
     """v - γ N Φ v, what TD(0)'s solution must make of the rewards."""
-    x = chain.pomdp.Phi @ v.reshape(chain.policy.shape[:2])
-    onwards = _onwards(chain, x)
-    return v - chain.pomdp.gamma * jnp.einsum("oma,oma->om", chain.policy, onwards).reshape(-1)
+    arrived = observed @ v.reshape(chain.policy.shape[:2])
+    onwards = jnp.einsum("oma,oamn,oman->om", chain.policy, chain.memory, arrived)
+    return v - chain.pomdp.gamma * onwards.reshape(-1)
 
 
 def q_from_arrivals(chain: Chain, x: Float[Array, "S M"]) -> Float[Array, "O M A"]:
     """Q(o,m,a) = Σ_s W [ R + γ Σ μ T x ]."""
-    return chain.projected_rewards + chain.pomdp.gamma * _onwards(chain, x)
+    return chain.projected_rewards + q_difference(chain, x)
 
 
-def _onwards(chain: Chain, x: Float[Array, "S M"]) -> Float[Array, "O M A"]:
-    """Σ μ(m'|o,a,m) Σ_s W(s|o,m) T(s'|s,a) x(s',m')."""
-    arrived = jnp.einsum("aomt,tn->aomn", chain.projected_moves, x)
-    return jnp.einsum("oamn,aomn->oma", chain.memory, arrived)
+def q_difference(chain: Chain, x: Float[Array, "S M"]) -> Float[Array, "O M A"]:
+    """How far apart two Q are whose arrival values are x apart: γ Σ W μ T x."""
+    arrived = _expected(chain, chain.pomdp.T @ x)
+    return chain.pomdp.gamma * jnp.einsum("oamn,oman->oma", chain.memory, arrived)
+
+
+def _expected(chain: Chain, of_next: Float[Array, "A S X"]) -> Float[Array, "O M A X"]:
+    """Σ_s W(s|o,m) of what an action leads to from s."""
+    return jnp.einsum("oms,asx->omax", chain.going_weights, of_next)
 
 
 def observation_moves(chain: Chain) -> Float[Array, "O M S M"]:
