@@ -15,20 +15,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from markovlens.envs.env import Env
+from markovlens.envs.packed import Packed
 
 
 class Starts(eqx.Module):
     """K starts for each of N copies."""
 
-    state: Any  # leaves [K, N, ...]
+    state: Packed  # [K, N], by `pack`
     observation: Array  # [K, N, ...]
     used: Int[Array, "N"]  # how many of its starts each copy was handed
     key: PRNGKeyArray  # draws the next stock
 
-    def of(self, copies: Int[Array, "N"]) -> tuple[Any, Array]:
-        """The next start of each copy: its state and observation, leaves [N, ...]."""
-        leaves = (self.state, self.observation)
-        return jax.tree.map(lambda leaf: leaf[self.used, copies], leaves)
+    def of(self, copies: Int[Array, "N"]) -> tuple[Packed, Array]:
+        """The next start of each copy: its state and observation."""
+        return self.state[self.used, copies], self.observation[self.used, copies]
 
 
 def stock_size(env: Env, n: int, length: int) -> int:
@@ -46,7 +46,13 @@ def draw_starts(env: Env, key: PRNGKeyArray, n: int, size: int) -> Starts:
     """A full stock of `size` starts for each of n copies."""
     keys = jax.random.split(key, size * n + 1)
     state, observation = jax.vmap(jax.vmap(env.reset))(keys[1:].reshape(size, n))
-    return Starts(state, observation, jnp.zeros(n, dtype=jnp.int32), keys[0])
+    packed = pack(state, jnp.ones((size, n), dtype=bool))
+    return Starts(packed, observation, jnp.zeros(n, dtype=jnp.int32), keys[0])
+
+
+def pack(state: Any, first: Bool[Array, "*n"]) -> Packed:
+    """The states of copies, and whether each of them opens an episode."""
+    return Packed((state, first), axes=first.ndim)
 
 
 def restock(env: Env, starts: Starts) -> Starts:

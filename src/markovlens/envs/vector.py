@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from markovlens.envs.env import Env
-from markovlens.envs.starts import Starts, draw_starts, restock, stock_size, where
+from markovlens.envs.packed import Packed
+from markovlens.envs.starts import Starts, draw_starts, pack, restock, stock_size, where
 
 Carry = TypeVar("Carry")
 
@@ -83,15 +84,16 @@ def unroll(
     supplies = draw_supplies(env, key, n, length)
 
     def one_step(
-        loop: tuple[Carry, VectorState, Starts], xs: tuple[Any, Any]
-    ) -> tuple[tuple[Carry, VectorState, Starts], tuple[Transitions, Any]]:
-        carry, state, starts = loop
+        loop: tuple[Carry, Packed, Array, Starts], xs: tuple[Any, Any]
+    ) -> tuple[tuple[Carry, Packed, Array, Starts], tuple[Transitions, Any]]:
+        carry, packed, observation, starts = loop
         noise, inputs_t = xs
+        state = _unpacked(packed, observation)
         carry, action, extra = act(carry, state, inputs_t)
         env_state, step = jax.vmap(env.transition)(state.env_state, action, noise)
         starts = restock(env, starts)
-        env_state, observation = where(step.ended, starts.of(copies), (env_state, step.observation))
-        after = VectorState(env_state, observation, step.ended)
+        gone_on = pack(env_state, jnp.zeros(n, dtype=bool)), step.observation
+        packed, observation = where(step.ended, starts.of(copies), gone_on)
         starts = eqx.tree_at(lambda s: s.used, starts, starts.used + step.ended)
         transition = Transitions(
             state.observation,
@@ -102,9 +104,18 @@ def unroll(
             step.truncated,
             step.observation,
         )
-        return (carry, after, starts), (transition, extra)
+        return (carry, packed, observation, starts), (transition, extra)
 
-    (carry, state, _), (transitions, extras) = jax.lax.scan(
-        one_step, (carry, state, supplies.starts), (supplies.noise, inputs), length=length
+    packed = pack(state.env_state, state.first)
+    (carry, packed, observation, _), (transitions, extras) = jax.lax.scan(
+        one_step,
+        (carry, packed, state.observation, supplies.starts),
+        (supplies.noise, inputs),
+        length=length,
     )
-    return carry, state, transitions, extras
+    return carry, _unpacked(packed, observation), transitions, extras
+
+
+def _unpacked(packed: Packed, observation: Array) -> VectorState:
+    env_state, first = packed.unpack()
+    return VectorState(env_state, observation, first)
