@@ -1,13 +1,14 @@
 """How fast memory learning is: a step of gradient descent on the λ-discrepancy, per seed.
 
-    python benchmarks/memory.py                     # T-maze, 2, 4 and 8 memory states
-    python benchmarks/memory.py cheese shuttle      # other problems
-    python benchmarks/memory.py --ours              # all problems of figure 4, without the tensor
+    taskset -c 0 python benchmarks/memory.py    # T-maze, 2, 4 and 8 memory states
+    taskset -c 0 python benchmarks/memory.py cheese shuttle     # other problems
+    taskset -c 0 python benchmarks/memory.py --ours     # all of figure 4, without the tensor
 
 `here` is the package's own chunk of steps, `tensor` the same Adam step on the paper's formula as
 printed (the policy over pairs of observations, an inverse over state-action pairs), both compiled,
 on the same memories, interleaved, best of several. Times are of the processor, not of the clock, so
-that other work on the machine counts little.
+that other work on the machine counts little; on one core, since threads that wait for work are
+counted too.
 """
 
 import argparse
@@ -116,7 +117,7 @@ def tensor_steps(pomdp: Pomdp, logits: Logits, steps: int) -> jax.Array:
     return jax.lax.map(lambda x: of_seed(*x), (logits.memory, logits.policy))
 
 
-def best_of(*functions: Callable[[], jax.Array], repeats: int = 3) -> list[float]:
+def best_of(*functions: Callable[[], jax.Array], repeats: int = 6) -> list[float]:
     """Processor seconds of each, after a first call that compiles it."""
     best = [float("inf")] * len(functions)
     for repeat in range(repeats + 1):
