@@ -155,4 +155,15 @@ def test_the_papers_choices_are_the_defaults_of_training():
 
 def test_rivals_in_the_sensor_experiment_have_equal_budgets():
     experiment = read_experiment(paper_experiments()["rocksample-sensor"])
-    assert {len(agent.points()) for agent in experiment.agents} == {8}
+    rivals = [agent for agent in experiment.agents if agent.name != "perfect"]
+    assert {len(agent.points()) for agent in rivals} == {8}
+
+
+@pytest.mark.parametrize("name", paper_experiments())
+def test_every_scale_either_says_what_to_report_or_sweeps_for_it(name):
+    file = paper_experiments()[name]
+    for scale in ("paper", *tomllib.loads(file.read_text(encoding="utf-8"))["scale"]):
+        experiment = read_experiment(file, scale)
+        for task in experiment.tasks:
+            chosen = all(experiment.given(task, agent) for agent in experiment.agents)
+            assert chosen or task.sweep_seeds, f"{name} at {scale} cannot choose for {task.name}"
