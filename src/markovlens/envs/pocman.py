@@ -33,6 +33,7 @@ Walls do not stop smells. Smells and sight go through the tunnel.
 
 from functools import cache
 from itertools import permutations
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -68,6 +69,15 @@ _TARGET = {1: (1, 0, 0), 2: (0, 1, 0), 3: (1, 1, 1), 4: (1, 0, 0)}
 _ORDERS = np.array(list(permutations(range(4))), dtype=np.int32)
 
 
+class _Place(NamedTuple):
+    """What the agent's pose tells of the maze: one table, for every look-up costs a kernel."""
+
+    point: Any  # where it is
+    ahead: Any  # the point ahead of it
+    walls: Any  # observation bits 0-3
+    food: Any  # what food pays there, if there is any
+
+
 class PocManState(eqx.Module):
     """A game between two steps. A pose is cell * 8 + direction."""
 
@@ -92,10 +102,8 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
 
     agent_after: Int[Array, "C*8*4"]  # pose, action -> pose
     point: Int[Array, "C"]  # where a cell is
-    ahead: Int[Array, "C*8"]  # pose -> the point ahead
+    places: Int[Array, "C*8 4"]  # the agent's pose -> see `_Place`
     smelt_bits: UInt32[Array, "C W"]
-    bite: Float[Array, "C"]  # what the food of a cell pays
-    walls: Int[Array, "C"]  # observation bits 0-3
     senses: Int[Array, "C*C"]  # agent's cell, ghost's cell -> observation bits 5-9
     ways: Int[Array, "C*8 4"]  # ghost's pose, direction -> where that leads
     ghost_after: Int[Array, "C*8*4"]  # pose, direction -> pose
@@ -114,8 +122,14 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         points = _point(*drawn.position.T)
         moves = np.array([*MOVES, *[(0, 0)] * 4])  # by a pose's direction; 5-7 do not occur
         self.point = _int32(points)
-        self.ahead = _int32(points[:, None] + AHEAD * _point(*moves.T)).reshape(-1)
         free = drawn.neighbour[:, None] >= 0
+        place = _Place(
+            point=points[:, None],
+            ahead=points[:, None] + AHEAD * _point(*moves.T),
+            walls=~free[:, 0] @ (1 << np.arange(4))[:, None],
+            food=np.where(drawn.pills, PILL, PELLET)[:, None],
+        )
+        self.places = _int32(np.stack(np.broadcast_arrays(*place), axis=-1)).reshape(-1, 4)
         pose = np.arange(cells * 8).reshape(cells, 8, 1)
         moved = drawn.neighbour[:, None] * 8 + np.arange(4)
         self.agent_after = _int32(np.where(free, moved, pose)).reshape(-1)
@@ -123,8 +137,6 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         near = grid_distances(drawn) <= SMELL
         self.smelt_bits = jnp.asarray(bits.pack(near))
         self.first_food = jnp.asarray(bits.pack(drawn.pellets | drawn.pills))
-        self.bite = jnp.asarray(np.where(drawn.pills, PILL, PELLET), dtype=jnp.float32)
-        self.walls = _int32(~free[:, 0] @ (1 << np.arange(4)))
         seen = np.tensordot(1 << np.arange(6, 10), lines_of_sight(drawn), axes=1)
         self.senses = _int32(seen + (near << 5)).reshape(-1)
 
@@ -185,7 +197,7 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
 
         food = state.food & ~bits.single(cell, state.food.shape[0])
         ate = (food != state.food).any()
-        bite = jnp.where(ate, _look(self.bite, cell), 0.0)
+        bite = jnp.where(ate, self._place(agent).food, 0)
         power = jnp.where(bite == PILL, POWER_STEPS + 1, state.power)
         pellets = state.pellets - (bite == PELLET)
 
@@ -207,6 +219,9 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         over = (met & ~frightened).any() | (pellets == 0)
         return after, Step(self.observe(after), bite + feast, over, jnp.zeros_like(over))
 
+    def _place(self, agent: Int[Array, ""]) -> _Place:
+        return _Place(*jnp.moveaxis(_look(self.places, agent), -1, 0))
+
     def _move_ghosts(
         self,
         state: PocManState,
@@ -215,7 +230,7 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         order: Int[Array, "G 4"],
     ) -> Int[Array, "G"]:
         """Each ghost takes the allowed way that leads nearest to its target."""
-        here, ahead = _look(self.point, agent >> 3), _look(self.ahead, agent)
+        here, ahead, _, _ = self._place(agent)
         own = _look(self.point, state.ghosts >> 3)
         of_agent, of_ahead, of_own = self.weights.T
         target = of_agent * here + of_ahead * ahead - of_own * own
@@ -234,7 +249,7 @@ class PocMan(Env[PocManState, Int[Array, "G 4"]]):
         smells = (state.food & _look(self.smelt_bits, cell)).any()
         pairs = cell * self.maze.n_cells + (state.ghosts >> 3)
         ghosts = jnp.bitwise_or.reduce(_look(self.senses, pairs))
-        seen = _look(self.walls, cell) | (smells << 4) | ghosts | ((state.power > 0) << 10)
+        seen = self._place(state.agent).walls | (smells << 4) | ghosts | ((state.power > 0) << 10)
         return ((seen >> jnp.arange(11)) & 1).astype(jnp.float32)
 
     @property
