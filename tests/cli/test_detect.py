@@ -63,7 +63,7 @@ def test_json_and_a_picture(capsys, logs):
     [
         (["nothing.npz"], "there is no file"),
         (["no-such-env"], "unknown environment"),
-        (["markov.npz", "--mask", "a"], "--mask takes component numbers"),
+        (["markov.npz", "--mask", "a"], "unknown entry of the observation 'a'"),
         (["markov.npz", "--mask", "0"], "a mask needs vector observations"),
         (["markov.npz", "--gamma", "2"], "gamma must be in"),
         (["markov.npz", "--policy", "PPO:x.zip"], "already has its actions"),

@@ -47,15 +47,54 @@ def test_other_names_for_columns(tmp_path):
     assert_same(load(tmp_path / "a.npz"))
 
 
+def entry_by_entry(entries: dict[str, int]) -> pl.DataFrame:
+    """The steps with a column for every entry of the observations, in the order given."""
+    flat = {k: v for k, v in STEPS.items() if "observation" not in k}
+    for name in ("observation", "next_observation"):
+        for entry, i in entries.items():
+            flat[f"{name}_{entry}"] = [row[i] for row in STEPS[name]]
+    return pl.DataFrame(flat)
+
+
 def test_parquet_with_lists_and_with_numbered_columns(tmp_path):
     pl.DataFrame(STEPS).write_parquet(tmp_path / "lists.parquet")
     assert_same(load(tmp_path / "lists.parquet"))
-    flat = {k: v for k, v in STEPS.items() if "observation" not in k}
-    for name in ("observation", "next_observation"):
-        for i in (1, 0):
-            flat[f"{name}_{i}"] = [row[i] for row in STEPS[name]]
-    pl.DataFrame(flat).write_parquet(tmp_path / "flat.parquet")
+    entry_by_entry({"1": 1, "0": 0}).write_parquet(tmp_path / "flat.parquet")
     assert_same(load(tmp_path / "flat.parquet"))
+
+
+def test_csv_with_named_entries(tmp_path):
+    table = entry_by_entry({"speed": 0, "angle": 1})
+    table.write_csv(tmp_path / "a.csv")
+    data = load(tmp_path / "a.csv")
+    assert_same(data)
+    assert data.entry_names == ("speed", "angle")
+    wrong = table.rename({"next_observation_speed": "next_observation_height"})
+    wrong.write_csv(tmp_path / "b.csv")
+    with pytest.raises(ValueError, match="next_observation has the entries height, angle"):
+        load(tmp_path / "b.csv")
+
+
+def test_what_only_begins_like_a_column_is_left_alone(tmp_path):
+    """Logs hold much else, as an action's probability; empty cells do not matter there."""
+    table = pl.DataFrame(STEPS).with_columns(action_probability=pl.Series([0.5, None, 0.1]))
+    table.write_parquet(tmp_path / "a.parquet")
+    assert_same(load(tmp_path / "a.parquet"))
+
+
+def test_episodes_by_number(tmp_path):
+    steps = {"obs": [3, 4, 5, 6], "action": [0] * 4, "reward": [1.0] * 4, "episode": [7, 7, 8, 8]}
+    np.savez(tmp_path / "a.npz", **steps, terminated=[False, False, False, True])
+    data = load(tmp_path / "a.npz")
+    assert data.n_episodes == 2
+    assert data.observation.tolist() == [3, 5, 6]  # what step 1 led to was not written down
+    assert data.truncated.tolist() == [True, False, False]
+    np.savez(tmp_path / "b.npz", **steps, terminated=[True, False, False, True])
+    with pytest.raises(ValueError, match="step 0 is terminated, but the next belongs to the same"):
+        load(tmp_path / "b.npz")
+    np.savez(tmp_path / "c.npz", **steps, terminated=[True])
+    with pytest.raises(ValueError, match="episode has 4 steps but terminated has 1"):
+        load(tmp_path / "c.npz")
 
 
 def test_json_lines_by_step_and_by_episode(tmp_path):
@@ -87,9 +126,15 @@ def test_bad_lines_are_named(tmp_path, text, says):
 def test_bad_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="no file"):
         load(tmp_path / "nothing.npz")
-    (tmp_path / "a.csv").write_text("")
+    (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(ValueError, match="unknown kind of data file"):
+        load(tmp_path / "a.xlsx")
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(ValueError, match=r"a\.csv: not a table"):
         load(tmp_path / "a.csv")
+    np.savez(tmp_path / "two.npz", **STEPS, obs=STEPS["observation"])
+    with pytest.raises(ValueError, match="both observation and obs"):
+        load(tmp_path / "two.npz")
     np.savez(tmp_path / "o.npz", observation=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="plain arrays"):
         load(tmp_path / "o.npz")

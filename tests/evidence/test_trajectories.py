@@ -82,6 +82,13 @@ def test_bad_data_is_named(change, says):
         Trajectories(**good | change)
 
 
+def test_entries_by_name_and_by_number():
+    data = Trajectories([[0.0, 1.0]], [0], [1.0], [True], names=("angle", "speed"))
+    assert [data.entry("speed"), data.entry("0")] == [1, 0]
+    with pytest.raises(ValueError, match="did you mean 'angle'"):
+        data.entry("angel")
+
+
 def test_hiding_components():
     data = random_episodes(0, [4])
     assert np.array_equal(data.hide([0]).observation, data.observation[:, 1:])

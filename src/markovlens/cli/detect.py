@@ -37,15 +37,15 @@ def detect(
     Example: markovlens detect CartPole-v1 --mask 1,3 --plot cartpole.png
 
     Args:
-        source: an environment (tmaze-5, FrozenLake-v1), a file (.npz, .parquet, .jsonl), or
-            minari:DATASET.
+        source: an environment (tmaze-5, FrozenLake-v1), a file (.npz, .parquet, .csv, .jsonl),
+            or minari:DATASET.
         gamma: discount; by default the environment's own, or 0.99.
         steps: how many steps of an environment to take.
         seed: of everything random.
         policy: a run folder of `markovlens train` (its memory is cleared before every step), or a
             Stable-Baselines3 model, "ALGO:model.zip" (needs --trust); by default random.
         trust: load the model, whose format can run code: only if you know where it comes from.
-        mask: components of a vector observation to hide, as 1,3.
+        mask: components of a vector observation to hide, by number or name, as 1,3.
         level: of the test.
         tolerance: a discrepancy below this share of the return's standard deviation counts as none.
         replications: simulated copies behind the p-value.
@@ -61,7 +61,6 @@ def detect(
     from markovlens.evidence.trajectories import Trajectories
     from markovlens.progress import progress_bar
 
-    hidden = _components(mask)
     prepare_jax()
     found = resolve(source, seed)
     if policy is not None and isinstance(found, Trajectories):
@@ -69,6 +68,7 @@ def detect(
     actor = None if policy is None else _actor(policy, trust)
     with progress_bar("collect", total=steps) as advance:
         data, discount = experience(found, steps, seed, actor, gamma, advance)
+    hidden = [data.entry(part.strip()) for part in mask.split(",") if part.strip()]
     if hidden:
         data = data.hide(hidden)
     with progress_bar("detect", total=1.0) as advance:
@@ -94,15 +94,6 @@ def detect(
     else:
         print(answer.explain())
     return {True: MARKOV, False: NOT_MARKOV, None: UNDECIDED}[answer.markov]
-
-
-def _components(mask: str) -> list[int]:
-    try:
-        return [int(part) for part in mask.split(",") if part.strip()]
-    except ValueError:
-        raise ValueError(
-            f"--mask takes component numbers separated by commas, as 1,3; got {mask!r}"
-        ) from None
 
 
 def _actor(policy: str, trust: bool) -> "Policy":

@@ -1,4 +1,4 @@
-"""Logged data in files: NumPy archives, parquet, JSON lines, and Minari data sets.
+"""Logged data in files: NumPy archives, parquet, CSV, JSON lines, and Minari data sets.
 
 One row per step, in order, with the columns
 
@@ -10,14 +10,15 @@ One row per step, in order, with the columns
 | `terminated` | true at the last step of an episode that is over | `terminations`, `terminals` |
 | `truncated` | true at the last step of one that was cut; optional | `truncations`, `timeouts` |
 | `next_observation` | what the step led to; optional | `next_observations`, `next_obs` |
+| `episode` | a number that changes with every episode; optional | `episode_id` |
 
-In parquet a vector is a list column, or columns `observation_0`, `observation_1`, …; in JSON lines
-a line is a step, or a whole episode when its values are lists.
+A vector can also be given entry by entry, as `observation_0`, `observation_1`, … or by name, as
+`observation_angle`, `observation_speed`, …. Where `episode` changes without `terminated`, one was
+cut. In JSON lines a line is a step, or a whole episode when its values are lists.
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,23 @@ ALIASES = {
     "terminated": ("terminations", "terminals"),
     "truncated": ("truncations", "timeouts"),
     "next_observation": ("next_observations", "next_obs"),
+    "episode": ("episode_id",),
 }
 REQUIRED = ("observation", "action", "reward", "terminated")
+WHOLE = ""  # the entry of a column that is not an entry of a vector
+VECTORS = ("observation", "action", "next_observation")
 
 
 def load(path: str | Path) -> Trajectories:
-    """Trajectories from a `.npz`, `.parquet` or `.jsonl` file."""
+    """Trajectories from a `.npz`, `.parquet`, `.csv` or `.jsonl` file."""
     path = Path(path)
     if not path.exists():
         raise ValueError(f"there is no file {str(path)!r}")
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise unknown_name("kind of data file", suffix, READERS)
-    columns = _known(READERS[suffix](path), path)
     try:
-        return Trajectories(**columns)
+        return _trajectories(READERS[suffix](path))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -92,40 +95,47 @@ def _vectors(value: object) -> np.ndarray:
     return np.asarray(value)
 
 
-def _read_npz(path: Path) -> dict[str, object]:
+def _read_npz(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a NumPy archive of plain arrays: {error}") from None
+        raise ValueError(f"not a NumPy archive of plain arrays: {error}") from None
 
 
-def _read_parquet(path: Path) -> dict[str, object]:
+def _read_parquet(path: Path) -> dict[str, Any]:
     import polars as pl
 
     try:
-        table = pl.read_parquet(path)
+        return _columns(pl.read_parquet(path))
     except pl.exceptions.PolarsError as error:
-        raise ValueError(f"{path} is not a parquet file: {error}") from None
-    columns: dict[str, object] = {}
-    numbered: dict[str, list[tuple[int, np.ndarray]]] = {}
-    for name in table.columns:
-        if table[name].null_count():
-            raise ValueError(f"{path}: column {name} has empty cells; every step needs a value")
-        match = re.fullmatch(r"(.*)_(\d+)", name)
-        if match:
-            part = (int(match[2]), table[name].to_numpy())
-            numbered.setdefault(match[1], []).append(part)
-        elif isinstance(table[name].dtype, pl.List | pl.Array):
-            columns[name] = table[name].to_list()
-        else:
-            columns[name] = table[name].to_numpy()
-    for name, parts in numbered.items():
-        columns[name] = np.column_stack([values for _, values in sorted(parts, key=lambda p: p[0])])
+        raise ValueError(f"not a parquet file: {error}") from None
+
+
+def _read_csv(path: Path) -> dict[str, Any]:
+    import polars as pl
+
+    try:
+        return _columns(pl.read_csv(path, infer_schema_length=None))
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"not a table with a line of column names: {error}") from None
+
+
+def _columns(table: Any) -> dict[str, Any]:
+    """Of a data frame."""
+    import polars as pl
+
+    needed = {column for parts in _spellings(table.columns).values() for column in parts.values()}
+    columns: dict[str, Any] = {}
+    for column in table:
+        if column.null_count() and column.name in needed:
+            raise ValueError(f"column {column.name} has empty cells; every step needs a value")
+        nested = isinstance(column.dtype, pl.List | pl.Array)
+        columns[column.name] = column.to_list() if nested else column.to_numpy()
     return columns
 
 
-def _read_json_lines(path: Path) -> dict[str, object]:
+def _read_json_lines(path: Path) -> dict[str, Any]:
     columns: dict[str, list] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
@@ -134,16 +144,14 @@ def _read_json_lines(path: Path) -> dict[str, object]:
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+                raise ValueError(f"line {number}: not JSON: {error}") from None
             if not isinstance(record, dict):
-                raise ValueError(f"{path}, line {number}: expected an object with a key per column")
+                raise ValueError(f"line {number}: expected an object with a key per column")
             if columns and set(record) != set(columns):
                 odd = sorted(set(record) ^ set(columns))[0]
-                raise ValueError(
-                    f"{path}, line {number}: {odd!r} is in some lines but not in others"
-                )
-            _append(columns, record, f"{path}, line {number}")
-    return dict(columns)
+                raise ValueError(f"line {number}: {odd!r} is in some lines but not in others")
+            _append(columns, record, f"line {number}")
+    return columns
 
 
 def _append(columns: dict[str, list], record: Mapping[str, object], where: str) -> None:
@@ -162,26 +170,84 @@ def _append(columns: dict[str, list], record: Mapping[str, object], where: str) 
             )
 
 
-def _known(columns: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    found = {}
-    for name, aliases in ALIASES.items():
-        present = [key for key in (name, *aliases) if key in columns]
-        if len(present) > 1:
-            raise ValueError(f"{path} has both {present[0]} and {present[1]}; keep one")
-        if present:
-            found[name] = columns[present[0]]
-    missing = [name for name in REQUIRED if name not in found]
+def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
+    """From columns that may go by other names, with vectors whole or entry by entry."""
+    spelt = _spellings(columns)
+    missing = [kind for kind in REQUIRED if kind not in spelt]
     if missing:
         has = ", ".join(sorted(map(str, columns))) or "nothing"
         hint = ""
         if missing == ["terminated"] and {"done", "dones"} & set(columns):
             hint = "; 'done' does not say whether an episode was over or only cut"
-        raise ValueError(f"{path} has no column {missing[0]!r}{hint} (it has: {has})")
+        raise ValueError(f"no column {missing[0]!r}{hint} (there are: {has})")
+    entries = list(spelt["observation"])
+    following = list(spelt.get("next_observation", entries))
+    if following != entries:
+        raise ValueError(
+            f"next_observation has the entries {', '.join(following)}, but observation has "
+            f"{', '.join(entries)}: they must be the same, in the same order"
+        )
+    found: dict[str, Any] = {}
+    for kind, parts in spelt.items():
+        values = [columns[column] for column in parts.values()]
+        found[kind] = values[0] if WHOLE in parts else np.column_stack(values)
+    if "episode" in found:
+        found["truncated"] = _cut(found.pop("episode"), found)
+    named = not all(entry.isdecimal() or entry == WHOLE for entry in entries)
+    return Trajectories(**found, names=entries if named else ())
+
+
+def _spellings(columns: Iterable[str]) -> dict[str, dict[str, str]]:
+    """For each kind of column, those that hold it: one for every entry, or one that is whole."""
+    found: dict[str, dict[str, str]] = {}
+    for column in columns:
+        meaning = _meaning(column)
+        if meaning is None:
+            continue
+        kind, entry = meaning
+        parts = found.setdefault(kind, {})
+        if entry in parts:
+            raise ValueError(f"there are both {parts[entry]} and {column}; keep one")
+        parts[entry] = column
+    for kind, parts in found.items():
+        if WHOLE in parts:  # what else begins with its name is something else
+            found[kind] = {WHOLE: parts[WHOLE]}
+        elif all(entry.isdecimal() for entry in parts):
+            found[kind] = dict(sorted(parts.items(), key=lambda part: int(part[0])))
     return found
 
 
-READERS: dict[str, Callable[[Path], dict[str, object]]] = {
+def _meaning(column: str) -> tuple[str, str] | None:
+    """Which kind of column it is, and which entry of a vector."""
+    for kind, others in ALIASES.items():
+        for name in (kind, *others):
+            if column == name:
+                return kind, WHOLE
+            if kind in VECTORS and column.startswith(f"{name}_"):
+                return kind, column.removeprefix(f"{name}_")
+    return None
+
+
+def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
+    """Where episodes are truncated, given also to which episode each step belongs."""
+    number, terminated = np.asarray(episode), np.asarray(columns["terminated"]).astype(bool)
+    if number.shape != terminated.shape:
+        raise ValueError(
+            f"episode has {len(number)} steps but terminated has {len(terminated)}; they must agree"
+        )
+    last = np.append(number[1:] != number[:-1], True)
+    goes_on = np.flatnonzero(terminated & ~last)
+    if len(goes_on):
+        raise ValueError(
+            f"step {goes_on[0]} is terminated, but the next belongs to the same episode, "
+            f"{number[goes_on[0]]}"
+        )
+    return np.asarray(columns.get("truncated", False)) | (last & ~terminated)
+
+
+READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
     ".npz": _read_npz,
     ".parquet": _read_parquet,
+    ".csv": _read_csv,
     ".jsonl": _read_json_lines,
 }

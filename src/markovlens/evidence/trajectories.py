@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from markovlens.names import unknown_name
+
 ARRAYS = ("observation", "action", "reward", "terminated", "truncated", "next_observation")
 
 
@@ -117,6 +119,14 @@ class Trajectories:
         if self.names and not single:
             return self.names
         return ("observation",) if single else tuple(f"entry {i}" for i in range(flat.shape[1]))
+
+    def entry(self, name: str) -> int:
+        """The place of an entry of the observation, by its name or its number."""
+        if name in self.entry_names:
+            return self.entry_names.index(name)
+        if name.isdecimal():
+            return int(name)
+        raise unknown_name("entry of the observation", name, self.entry_names)
 
     def hide(self, components: Sequence[int]) -> "Trajectories":
         """Without some components of a vector observation."""
