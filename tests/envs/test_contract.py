@@ -49,6 +49,15 @@ def made(name: str):
     return env, compiled(env, N)
 
 
+@pytest.mark.parametrize("name", ["rocksample-3-2", "battleship-5", "tmaze-1", "tiger"])
+def test_an_action_may_be_a_plain_number(name):
+    env = registry.make(name)
+    key = jax.random.key(0)
+    state, _ = env.reset(key)
+    plain, array = env.step(key, state, 1), env.step(key, state, jnp.array(1))
+    assert jax.tree.all(jax.tree.map(np.array_equal, plain, array))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rollouts_keep_the_contract(name):
     env, roll = made(name)

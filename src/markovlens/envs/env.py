@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from markovlens.envs.spaces import Discrete, Space
 
@@ -65,9 +65,9 @@ class Env(eqx.Module, Generic[State, Noise]):
     def transition(self, state: State, action: Array, noise: Noise) -> tuple[State, Step]:
         """One step, given its randomness."""
 
-    def step(self, key: PRNGKeyArray, state: State, action: Array) -> tuple[State, Step]:
+    def step(self, key: PRNGKeyArray, state: State, action: ArrayLike) -> tuple[State, Step]:
         """One step."""
-        return self.transition(state, action, self.noise(key))
+        return self.transition(state, jnp.asarray(action), self.noise(key))
 
     @property
     def masks_actions(self) -> bool:
