@@ -63,6 +63,12 @@ def test_parquet_with_lists_and_with_numbered_columns(tmp_path):
     assert_same(load(tmp_path / "flat.parquet"))
 
 
+def test_one_vector_whole_and_the_other_entry_by_entry(tmp_path):
+    mixed = entry_by_entry({"0": 0, "1": 1}).drop("observation_0", "observation_1")
+    mixed.with_columns(obs=pl.Series(STEPS["observation"])).write_parquet(tmp_path / "a.parquet")
+    assert_same(load(tmp_path / "a.parquet"))
+
+
 def test_csv_with_named_entries(tmp_path):
     table = entry_by_entry({"speed": 0, "angle": 1})
     table.write_csv(tmp_path / "a.csv")

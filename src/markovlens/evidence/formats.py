@@ -122,7 +122,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
 
 
 def _columns(table: Any) -> dict[str, Any]:
-    """Of a data frame."""
+    """The columns of a data frame."""
     import polars as pl
 
     needed = {column for parts in _spellings(table.columns).values() for column in parts.values()}
@@ -182,7 +182,7 @@ def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
         raise ValueError(f"no column {missing[0]!r}{hint} (there are: {has})")
     entries = list(spelt["observation"])
     following = list(spelt.get("next_observation", entries))
-    if following != entries:
+    if following != entries and WHOLE not in (*following, *entries):
         raise ValueError(
             f"next_observation has the entries {', '.join(following)}, but observation has "
             f"{', '.join(entries)}: they must be the same, in the same order"
