@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from markovlens.evidence import copies, flows
+from markovlens.evidence import flows
 from markovlens.evidence.collect import collect
 from markovlens.evidence.copies import Probes, Simulator, rows_of
 from markovlens.evidence.discrete import Discrete, discretise
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.interval import size
 from markovlens.evidence.null import tabular_evidence
-from markovlens.evidence.tabular import Episodes, Gaps, Sums
+from markovlens.evidence.tabular import Episodes, Gaps, Sums, completed
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import random_chain, sample_chain, tmaze_always_right_then_up
 
@@ -21,9 +21,8 @@ def no_probes(data):
 
 
 def gaps(data: Discrete, probes: Probes, gamma: float, probe: int | None = None) -> Gaps:
-    sums = Sums(data, 1, None if probe is None else probes[probe])
-    sums.add(rows_of(data, probes, gamma))
-    return sums.gaps(gamma)
+    rows = completed(data, rows_of(data, probes, gamma), 1)
+    return Sums.of(data, rows, 1, None if probe is None else probes[probe]).gaps(gamma)
 
 
 def test_the_tmaze_by_hand():
@@ -37,36 +36,39 @@ def test_the_tmaze_by_hand():
 def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float):
     """Q¹ − Q⁰ by loops over steps; `memory[t]` and `memory[t + 1]` are the bits around step t."""
     cells = 2 * n
-    A0, A1, b0, b1 = np.zeros((cells, cells)), np.zeros((cells, cells)), *np.zeros((2, cells))
+    A0, b0 = np.zeros((cells, cells)), np.zeros(cells)
+    A1, b1 = np.zeros((n, n)), np.zeros(n)
     returns, tails, finals = np.zeros(len(data)), np.zeros(len(data)), np.zeros(len(data), int)
     for start, length in zip(data.start, data.length, strict=True):
         g, tail, final = 0.0, 0.0, 0
         for t in reversed(range(start, start + length)):
             if data.truncated[t]:
-                tail, final = 1.0, 2 * data.next_observation[t] + memory[t][1]
+                tail, final = 1.0, data.next_observation[t]
             g, tail = data.reward[t] + gamma * g, gamma * tail
             returns[t], tails[t], finals[t] = g, tail, final
+    for t in range(len(data)):
+        o = data.observation[t]
+        A1[o, o] += 1
+        A1[o, finals[t]] -= tails[t]
+        b1[o] += returns[t]
+    v1 = np.linalg.solve(A1, b1)
+    returns += tails * v1[finals]
     for t in range(len(data)):
         x = 2 * data.observation[t] + memory[t][0]
         after = 2 * data.next_observation[t] + memory[t][1]
         A0[x, x] += 1
-        A1[x, x] += 1
         if not data.terminated[t]:
             A0[x, after] -= gamma
-        A1[x, finals[t]] -= tails[t]
         b0[x] += data.reward[t]
-        b1[x] += returns[t]
-    typical = returns.mean()
     for x in np.flatnonzero(A0.diagonal() == 0):
-        A0[x, x] = A1[x, x] = 1.0
-        b0[x] = b1[x] = typical
-    v0, v1 = np.linalg.solve(A0, b0), np.linalg.solve(A1, b1)
+        A0[x, x], b0[x] = 1.0, returns.mean()
+    v0 = np.linalg.solve(A0, b0)
     total, td_total, visits = np.zeros((3, cells, 2))
     for t in range(len(data)):
         x = 2 * data.observation[t] + memory[t][0]
         after = 2 * data.next_observation[t] + memory[t][1]
         td = data.reward[t] + gamma * v0[after] * (not data.terminated[t])
-        total[x, data.action[t]] += returns[t] + tails[t] * v1[finals[t]] - td
+        total[x, data.action[t]] += returns[t] - td
         td_total[x, data.action[t]] += td
         visits[x, data.action[t]] += 1
     by_memory = np.zeros((cells, 2))
@@ -131,25 +133,20 @@ def test_weighted_episodes_are_repeated_episodes(as_sparse, monkeypatch):
         np.testing.assert_array_equal(found.visits[row], repeated.visits[0])
 
 
-def test_portions_of_copies_add_up(monkeypatch):
-    """However many episodes are simulated at once, every replication has as many as the data."""
+def test_every_copy_has_as_many_episodes_as_the_data():
     rng = np.random.default_rng(0)
     data = discretise(sample_chain(rng, *random_chain(rng), 200).cut(5))
-    monkeypatch.setattr(copies, "ROWS_AT_ONCE", 300)
-    monkeypatch.setattr(copies, "LANES_AT_LEAST", 1)
-    portions = list(Simulator(data, no_probes(data), 0.9, rng).copies(5))
-    assert len(portions) > 2
-    replication = np.concatenate([rows.replication for rows in portions])
-    assert set(replication) == set(range(5))
-    ended = [np.unique(rows.episode).size for rows in portions]
-    assert sum(ended) == 5 * len(data.start)
+    rows = Simulator(data, no_probes(data), 0.9, rng).copies(5)
+    assert np.unique(rows.episode).size == 5 * len(data.start)
+    for replication in range(5):
+        ours = rows.replication == replication
+        assert np.unique(rows.episode[ours]).size == len(data.start)
 
 
 def test_simulated_copies_have_the_transitions_of_the_data():
     rng = np.random.default_rng(0)
     data = discretise(sample_chain(rng, *random_chain(rng), 3000))
-    portions = list(Simulator(data, no_probes(data), 0.9, rng).copies(40))
-    move = np.concatenate([rows.move for rows in portions])
+    rows = Simulator(data, no_probes(data), 0.9, rng).copies(40)
     n = data.n_observations
 
     def frequencies(seen, following):
@@ -158,11 +155,12 @@ def test_simulated_copies_have_the_transitions_of_the_data():
 
     ours = frequencies(data.observation, data.next_observation)
     moves = data.moves
-    theirs = frequencies(moves.observation[moves.pair[move]], moves.next_observation[move])
+    theirs = frequencies(
+        moves.observation[moves.pair[rows.move]], moves.next_observation[rows.move]
+    )
     np.testing.assert_allclose(theirs, ours, atol=0.02)
-    assert max(rows.replication.max() for rows in portions) == 39
-    paid = np.concatenate([rows.reward for rows in portions])
-    assert paid.mean() == pytest.approx(data.reward.mean(), abs=0.03)
+    assert rows.replication.max() == 39
+    assert rows.reward.mean() == pytest.approx(data.reward.mean(), abs=0.03)
 
 
 @pytest.mark.slow

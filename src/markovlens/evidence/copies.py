@@ -1,6 +1,5 @@
 """Episodes step by step, those of the data and simulated ones, with memory probes alongside."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +7,6 @@ from jaxtyping import Float, Int
 
 from markovlens.evidence.discrete import Discrete
 
-# Episodes are simulated side by side: enough of them to amortise a step in Python, few enough
-# rows to stay near the processor's caches.
-ROWS_AT_ONCE = 400_000
-LANES_AT_LEAST = 400
 NEGLIGIBLE = 1e-9  # discounts below this carry nothing over a cut
 
 
@@ -65,7 +60,6 @@ class Rows:
     cut: Int[np.ndarray, "C"]  # rows whose episode was truncated before the discount wore off
     tail: Float[np.ndarray, "C"]  # γ^(steps left)
     last: Int[np.ndarray, "C"]  # the final observation of the episode
-    last_bits: Int[np.ndarray, "C"]
 
 
 class _History:
@@ -74,19 +68,19 @@ class _History:
     def __init__(self, lanes: int, gamma: float):
         self.lanes, self.gamma = lanes, gamma
         self.steps: list[tuple[np.ndarray, ...]] = []  # lanes, move, reward, bits
-        self.cuts: dict[int, tuple[np.ndarray, ...]] = {}  # by time: lanes, last, last bits
+        self.cuts: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by time: lanes, last
 
     def add(self, *step: np.ndarray) -> None:
         self.steps.append(step)
 
-    def cut(self, lanes: np.ndarray, last: np.ndarray, last_bits: np.ndarray) -> None:
+    def cut(self, lanes: np.ndarray, last: np.ndarray) -> None:
         """The step just added was, for some lanes, the last that was watched."""
         if len(lanes):
-            self.cuts[len(self.steps) - 1] = (lanes, last, last_bits)
+            self.cuts[len(self.steps) - 1] = (lanes, last)
 
     def rows(self, replication: Int[np.ndarray, "L"]) -> Rows:
         returns, tail = np.zeros(self.lanes), np.zeros(self.lanes)
-        last, last_bits = np.zeros((2, self.lanes), dtype=np.int64)
+        last = np.zeros(self.lanes, dtype=np.int64)
         later, tails = [], []
         for t in reversed(range(len(self.steps))):
             lanes, _, reward, _ = self.steps[t]
@@ -94,8 +88,8 @@ class _History:
             returns[lanes] = g
             later.append(g)
             if t in self.cuts:
-                ending, seen, remembered = self.cuts[t]
-                tail[ending], last[ending], last_bits[ending] = 1.0, seen, remembered
+                ending, seen = self.cuts[t]
+                tail[ending], last[ending] = 1.0, seen
             if self.cuts:
                 tail[lanes] *= self.gamma
                 tails.append(tail[lanes])
@@ -112,7 +106,6 @@ class _History:
             cut=cut,
             tail=ahead[cut],
             last=last[lane[cut]],
-            last_bits=last_bits[lane[cut]],
         )
 
 
@@ -130,7 +123,7 @@ def rows_of(data: Discrete, probes: Probes, gamma: float) -> Rows:
         bits[lanes] = probes(now, moves.pair[move])
         history.add(lanes, move, data.reward[row], now)
         cut = data.truncated[row]
-        history.cut(lanes[cut], data.next_observation[row[cut]], bits[lanes[cut]])
+        history.cut(lanes[cut], data.next_observation[row[cut]])
     return history.rows(np.zeros(len(length), dtype=np.int64))
 
 
@@ -152,15 +145,11 @@ class Simulator:
         ends = data.start + data.length - 1
         self._limit = np.where(data.truncated[ends], data.length, data.length.max())
 
-    def copies(self, replications: int) -> Iterator[Rows]:
-        """As many episodes as the data has, for every replication; in portions of bounded size."""
-        episodes = len(self.data.start)
-        lanes = max(LANES_AT_LEAST, ROWS_AT_ONCE * episodes // len(self.data.reward))
-        for begin in range(0, replications * episodes, lanes):
-            lane = np.arange(begin, min(begin + lanes, replications * episodes))
-            yield self._simulate(self._limit[lane % episodes], lane // episodes)
-
-    def _simulate(self, limit: Int[np.ndarray, "L"], replication: Int[np.ndarray, "L"]) -> Rows:
+    def copies(self, replications: int) -> Rows:
+        """As many episodes as the data has, for every replication."""
+        episodes = len(self._limit)
+        limit = np.tile(self._limit, replications)
+        replication = np.repeat(np.arange(replications), episodes)
         moves, end = self.data.moves, self.data.n_observations
         lanes = np.arange(len(limit))
         o = self._starts[self.rng.integers(0, len(self._starts), len(lanes))]
@@ -176,7 +165,7 @@ class Simulator:
             over = after == end
             cut = ~over & ((limit[lanes] <= t) | (self._count[after] == 0))
             history.add(lanes, move, self._reward[pick], bits)
-            history.cut(lanes[cut], after[cut], next_bits[cut])
+            history.cut(lanes[cut], after[cut])
             going = ~(over | cut)
             lanes, o, bits = lanes[going], after[going], next_bits[going]
         return history.rows(replication)

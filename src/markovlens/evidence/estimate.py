@@ -88,5 +88,5 @@ def _weighted(
 
 def _portions(data: Discrete, rows: int) -> list[int]:
     """How many rows of weights, one for each episode, to hold at a time."""
-    most = min(replications_at_once(data, kinds=1, m=1), 1 + CELLS_AT_ONCE // len(data.start))
+    most = min(replications_at_once(data, m=1), 1 + CELLS_AT_ONCE // len(data.start))
     return [min(most, rows - begin) for begin in range(0, rows, most)]

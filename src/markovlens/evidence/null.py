@@ -1,18 +1,20 @@
 """The test for discrete observations: data against replays of their own effective MDP."""
 
-from collections.abc import Iterable
+import math
 
 import numpy as np
 from jaxtyping import Float
 
-from markovlens.evidence.copies import Probe, Probes, Rows, Simulator, rows_of
+from markovlens.evidence.copies import Probes, Simulator, rows_of
 from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.estimate import estimate
 from markovlens.evidence.finding import Evidence, Settings, shares_of
 from markovlens.evidence.interval import Size, size
-from markovlens.evidence.tabular import Gaps, Sums, replications_at_once
+from markovlens.evidence.tabular import Sums, completed, replications_at_once
 from markovlens.progress import Advance, silent
 
+ROWS_AT_ONCE = 400_000
+LANES_AT_LEAST = 400
 HYPOTHESIS = "the observations are Markov"
 
 
@@ -31,12 +33,14 @@ def tabular_evidence(
     probes = Probes(rng, settings.probes, data.moves.n_pairs)
     kinds = [None, *(probes[i] for i in range(probes.n))]
     observed = rows_of(data, probes, gamma)
-    found = [[gaps] for gaps in _all_gaps(data, [observed], 1, kinds, gamma)]
+    whole = completed(data, observed, 1)
+    found = [[Sums.of(data, whole, 1, kind).gaps(gamma)] for kind in kinds]
     simulator = Simulator(data, probes, gamma, rng)
-    portion = replications_at_once(data, len(kinds), m=2)
+    portion = _portion(data)
     for done in range(0, replications, portion):
         n = min(portion, replications - done)
-        copies = _all_gaps(data, simulator.copies(n), n, kinds, gamma)
+        rows = completed(data, simulator.copies(n), n)
+        copies = (Sums.of(data, rows, n, kind).gaps(gamma) for kind in kinds)
         for of_kind, gaps in zip(found, copies, strict=True):
             of_kind.append(gaps)
         advance((done + n) / replications)
@@ -65,29 +69,19 @@ def tabular_evidence(
         upper=max(discrepancy.upper, *(found.upper for found in sizes)),
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
-        scale=_spread_of_returns(observed, own),
+        scale=float(whole.returns.std()),
     )
 
 
-def _all_gaps(
-    data: Discrete,
-    portions: Iterable[Rows],
-    replications: int,
-    kinds: list[Probe | None],
-    gamma: float,
-) -> list[Gaps]:
-    """Q¹ − Q⁰ of some replications, whose steps come in portions, with every kind of memory."""
-    sums = [Sums(data, replications, kind) for kind in kinds]
-    for rows in portions:
-        for of_kind in sums:
-            of_kind.add(rows)
-    return [of_kind.gaps(gamma) for of_kind in sums]
+def _portion(data: Discrete) -> int:
+    """How many replications to simulate at once: their episodes advance side by side.
 
-
-def _spread_of_returns(rows: Rows, own: Gaps) -> float:
-    returns = rows.returns.copy()
-    returns[rows.cut] += rows.tail * own.final[0, rows.last]
-    return float(returns.std())
+    Enough of them to amortise a step in Python, few enough rows to stay near the processor's
+    caches, and few enough sums to hold.
+    """
+    lanes = math.ceil(LANES_AT_LEAST / len(data.start))
+    rows = ROWS_AT_ONCE // len(data.reward)
+    return max(1, min(max(lanes, rows), replications_at_once(data, m=2)))
 
 
 def _norm(total: Float[np.ndarray, "R P m"], visits: np.ndarray) -> Float[np.ndarray, "R"]:

@@ -4,23 +4,26 @@ Everything follows from sums over steps. With x = (o, m) the observation togethe
 bit of a probe (or alone, without one) and a the action,
 
     V⁰ solves  Σ_{steps at x} (r + γ V⁰(x') − V⁰(x)) = 0           (TD(0): transition counts)
-    V¹ solves  Σ_{steps at x} (G + γⁿ V¹(x_T) − V¹(x)) = 0          (Monte Carlo: returns)
-    Δ(x, a) =  mean_{steps at x,a} (G + γⁿ V¹(x_T)) − (r + γ V⁰(x')) = Q¹ − Q⁰
+    V¹ solves  Σ_{steps at o} (G + γⁿ V¹(o_T) − V¹(o)) = 0          (Monte Carlo: returns)
+    Δ(x, a) =  mean_{steps at x,a} (G + γⁿ V¹(o_T)) − (r + γ V⁰(x')) = Q¹ − Q⁰
 
 and, with a probe, also how far values depend on what the memory m holds,
 
     M(o, m, a) =  Q⁰(o, m, a) − mean_{steps at o,a} (r + γ V⁰(x'))
 
-where G is the return up to the end of the episode and the term in V¹(x_T) is there only if the
-episode was truncated, at x_T, n steps on. Under the Markov hypothesis Δ is 0 up to noise, whatever
-the weights with which observations are visited; and so is M.
+where G is the return up to the end of the episode and the term in V¹(o_T) is there only if the
+episode was truncated, at o_T, n steps on; one V¹, of the observations alone, serves every memory.
+Under the Markov hypothesis Δ is 0 up to noise, whatever the weights with which observations are
+visited; and so is M.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy import sparse
 
 from markovlens.evidence.copies import Probe, Rows
@@ -37,52 +40,43 @@ class Gaps:
     total: Float[np.ndarray, "R P m"]
     visits: Float[np.ndarray, "R P m"]
     by_memory: Float[np.ndarray, "R P m"]  # Q⁰ less its mean over memories, summed over visits
-    final: Float[np.ndarray, "R X"]  # V¹, where an episode was cut; 0 if none was
 
     @property
     def mean(self) -> Float[np.ndarray, "R P m"]:
         return self.total / np.maximum(self.visits, 1e-300)
 
 
+@dataclass(frozen=True)
 class Sums:
     """Sums over the steps of some replications, with one probe's memory or none.
 
     All that their values depend on; as large as there are kinds of moves, not steps.
     """
 
-    def __init__(self, data: Discrete, replications: int, probe: Probe | None = None):
-        self.data, self.probe = data, probe
-        self.m = 1 if probe is None else 2
-        shape = (replications, len(data.moves.pair), self.m)
-        self.count, self.paid, self.returned = np.zeros((3, *shape))  # of every move
-        self.ends: Flow | None = None  # discounts, from pairs to where an episode was cut
+    data: Discrete
+    count: Float[np.ndarray, "R K m"]  # of every move
+    paid: Float[np.ndarray, "R K m"]
+    returned: Float[np.ndarray, "R K m"]
+    probe: Probe | None = None
 
-    def add(self, rows: Rows) -> None:
-        first, beyond = rows.replication.min(), rows.replication.max() + 1
-        n_moves = self.count.shape[1]
-        move = ((rows.replication - first) * n_moves + rows.move) * self.m + self._bit(rows.bits)
-        for table, values in (
-            (self.count, None),
-            (self.paid, rows.reward),
-            (self.returned, rows.returns),
-        ):
-            here = table[first:beyond]
-            here += np.bincount(move, values, here.size).reshape(here.shape)
-        if len(rows.cut):
-            pair = self.data.moves.pair[rows.move[rows.cut]]
-            source = pair * self.m + self._bit(rows.bits[rows.cut])
-            target = rows.last * self.m + self._bit(rows.last_bits)
-            self.carry_over(rows.replication[rows.cut], source, target, rows.tail)
+    @classmethod
+    def of(
+        cls, data: Discrete, rows: Rows, replications: int, probe: Probe | None = None
+    ) -> "Sums":
+        n_moves, m = len(data.moves.pair), 1 if probe is None else 2
+        key = (rows.replication * n_moves + rows.move) * m
+        if probe is not None:
+            key += probe.bit(rows.bits)
+        shape = (replications, n_moves, m)
+        tables = (
+            np.bincount(key, weights, math.prod(shape)).reshape(shape)
+            for weights in (None, rows.reward, rows.returns)
+        )
+        return cls(data, *tables, probe)
 
-    def carry_over(
-        self, replication: np.ndarray, source: np.ndarray, target: np.ndarray, weight: np.ndarray
-    ) -> None:
-        if self.ends is None:
-            self.ends = self._new_flow()
-        self.ends.add(replication, source, target, weight)
-
-    def _bit(self, bits: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"] | int:
-        return 0 if self.probe is None else self.probe.bit(bits)
+    @property
+    def m(self) -> int:
+        return self.count.shape[2]
 
     def _new_flow(self) -> Flow:
         """From pairs with memory to observations with memory, nothing yet."""
@@ -108,29 +102,51 @@ class Sums:
         )
         return flow
 
+    def _by_pair(self) -> Iterator[Float[np.ndarray, "R P*m"]]:
+        """Visits, rewards and returns of every pair with memory."""
+        for table in (self.count, self.paid, self.returned):
+            yield self.data.moves.over_pairs(table).reshape(len(table), -1)
+
+    def finals(
+        self, replication: np.ndarray, move: np.ndarray, last: np.ndarray, tail: np.ndarray
+    ) -> Float[np.ndarray, "R X"]:
+        """V¹ of every observation, where returns of a move go on with `tail` times V¹(last)."""
+        visits, _, returned = self._by_pair()
+        ends = self._new_flow()
+        ends.add(replication, self.data.moves.pair[move], last, tail)
+        return ends.values(visits, returned, returned.sum(1) / visits.sum(1))
+
     def gaps(self, gamma: float) -> Gaps:
         """Δ and M of every replication."""
-        by_pair = (self.data.moves.over_pairs(x) for x in (self.count, self.paid, self.returned))
-        shape = (len(self.count), self.data.moves.n_pairs, self.m)
-        visits, paid, monte_carlo = (x.reshape(len(self.count), -1) for x in by_pair)
-        typical = monte_carlo.sum(1) / visits.sum(1)
+        visits, paid, monte_carlo = self._by_pair()
         steps = self._steps(gamma)
-        td = paid + steps.carried(steps.values(visits, paid, typical))
-        final = np.zeros((len(visits), steps.targets))
-        if self.ends is not None:
-            final = self.ends.values(visits, monte_carlo, typical)
-            monte_carlo = monte_carlo + self.ends.carried(final)
+        td = paid + steps.carried(
+            steps.values(visits, paid, typical=monte_carlo.sum(1) / visits.sum(1))
+        )
+        shape = (len(self.count), self.data.moves.n_pairs, self.m)
         total, bootstrapped, count = (x.reshape(shape) for x in (monte_carlo - td, td, visits))
         seen = np.maximum(count.sum(2, keepdims=True), 1e-300)
         by_memory = bootstrapped - count * (bootstrapped.sum(2, keepdims=True) / seen)
-        return Gaps(total, count, by_memory, final)
+        return Gaps(total, count, by_memory)
 
 
-def replications_at_once(data: Discrete, kinds: int, m: int) -> int:
-    """How many replications to hold the sums of, for so many kinds of memory of m states."""
+def completed(data: Discrete, rows: Rows, replications: int) -> Rows:
+    """Returns that go on, where an episode was cut, with V¹ of its final observation."""
+    if not len(rows.cut):
+        return rows
+    at = rows.replication[rows.cut]
+    plain = Sums.of(data, rows, replications)
+    final = plain.finals(at, rows.move[rows.cut], rows.last, rows.tail)
+    returns = rows.returns.copy()
+    returns[rows.cut] += rows.tail * final[at, rows.last]
+    return replace(rows, returns=returns)
+
+
+def replications_at_once(data: Discrete, m: int) -> int:
+    """How many replications to hold the sums of, with a memory of m states."""
     moves, targets = 3 * len(data.moves.pair) * m, data.n_observations * m
     flow = data.moves.n_pairs * m * targets if targets <= LARGEST_DENSE else len(data.reward)
-    return max(1, CELLS_AT_ONCE // (kinds * (moves + flow)))
+    return max(1, CELLS_AT_ONCE // (moves + flow))
 
 
 class Episodes:
@@ -145,21 +161,21 @@ class Episodes:
 
         columns = (np.ones(len(rows.move)), rows.reward, rows.returns)
         self._moves = [by_episode(rows.move, n_moves, rows.episode, x) for x in columns]
-        key = data.moves.pair[rows.move[rows.cut]] * data.n_observations + rows.last
-        self._ends, index = np.unique(key, return_inverse=True)
-        self._tails = by_episode(index, len(self._ends), rows.episode[rows.cut], rows.tail)
+        key = rows.move[rows.cut] * data.n_observations + rows.last
+        ends, index = np.unique(key, return_inverse=True)
+        self._ends = np.divmod(ends, data.n_observations)  # move, last observation
+        self._tails = by_episode(index, len(ends), rows.episode[rows.cut], rows.tail)
 
     def weighted(self, weights: Float[np.ndarray, "R E"], gamma: float) -> Gaps:
         """Δ with the episodes weighted, once for each row of `weights`."""
-        sums = Sums(self.data, len(weights))
-        for table, by_episode in zip(
-            (sums.count, sums.paid, sums.returned), self._moves, strict=True
-        ):
-            table[:, :, 0] = (by_episode @ weights.T).T
-        if len(self._ends):
-            replication = np.repeat(np.arange(len(weights)), len(self._ends))
-            source, target = np.divmod(self._ends, self.data.n_observations)
-            tails = (self._tails @ weights.T).T.ravel()
-            r = len(weights)
-            sums.carry_over(replication, np.tile(source, r), np.tile(target, r), tails)
+        tables = ((by_episode @ weights.T).T[:, :, None] for by_episode in self._moves)
+        sums = Sums(self.data, *tables)
+        if n_ends := self._tails.shape[0]:
+            replication = np.repeat(np.arange(len(weights)), n_ends)
+            move, last = (np.tile(x, len(weights)) for x in self._ends)
+            tail = (self._tails @ weights.T).T.ravel()
+            final = sums.finals(replication, move, last, tail)
+            key = replication * sums.count.shape[1] + move
+            carried = np.bincount(key, tail * final[replication, last], sums.count.size)
+            sums = replace(sums, returned=sums.returned + carried.reshape(sums.count.shape))
         return sums.gaps(gamma)
