@@ -68,11 +68,11 @@ class Sums:
         if probe is not None:
             key += probe.bit(rows.bits)
         shape = (replications, n_moves, m)
-        tables = (
-            np.bincount(key, weights, math.prod(shape)).reshape(shape)
-            for weights in (None, rows.reward, rows.returns)
-        )
-        return cls(data, *tables, probe)
+
+        def table(weights: np.ndarray | None) -> Float[np.ndarray, "R K m"]:
+            return np.bincount(key, weights, math.prod(shape)).astype(float).reshape(shape)
+
+        return cls(data, table(None), table(rows.reward), table(rows.returns), probe)
 
     @property
     def m(self) -> int:
@@ -168,8 +168,8 @@ class Episodes:
 
     def weighted(self, weights: Float[np.ndarray, "R E"], gamma: float) -> Gaps:
         """Δ with the episodes weighted, once for each row of `weights`."""
-        tables = ((by_episode @ weights.T).T[:, :, None] for by_episode in self._moves)
-        sums = Sums(self.data, *tables)
+        count, paid, returned = ((x @ weights.T).T[:, :, None] for x in self._moves)
+        sums = Sums(self.data, count, paid, returned)
         if n_ends := self._tails.shape[0]:
             replication = np.repeat(np.arange(len(weights)), n_ends)
             move, last = (np.tile(x, len(weights)) for x in self._ends)
