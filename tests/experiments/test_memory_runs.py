@@ -22,7 +22,7 @@ def test_paper_scale_is_the_papers():
     assert {cell.problem for cell in grid} == {*PROBLEMS, PARITY}
     for cell in grid:
         config = cell.config("paper")
-        assert config.gradient_steps == 30_000
+        assert config.gradient_steps(2) == 30_000
         assert config.random_memory == (cell.problem == PARITY)
     assert {cell.n_memory for cell in grid} == {1, 2, 4, 8}
     assert len(grid) == 8 * 2 * 4

@@ -6,14 +6,15 @@ from markovlens.memory.config import RECIPES, MemoryConfig, recipe
 
 
 def test_both_recipes_spend_the_same_number_of_gradient_steps():
-    assert RECIPES["paper"].gradient_steps == RECIPES["best"].gradient_steps == 30_000
+    assert RECIPES["paper"].gradient_steps(2) == RECIPES["best"].gradient_steps(2) == 30_000
 
 
 def test_budget_counts_restarts_and_only_the_restarts_that_reveal():
     config = MemoryConfig(
         reveal_steps=7, reveal_every=2, restarts=3, memory_steps=10, policy_steps=5, polish_steps=2
     )
-    assert config.gradient_steps == 2 * 7 + 3 * 15 + 2
+    assert config.gradient_steps(2) == 2 * 7 + 3 * 15 + 2
+    assert config.gradient_steps(1) == 3 * 5 + 2  # nothing to reveal or to remember
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ def test_budget_counts_restarts_and_only_the_restarts_that_reveal():
     [
         ({"view": "fold"}, "did you mean 'folded'"),
         ({"optimizer": "adma"}, "did you mean 'adam'"),
+        ({"optimizer": "chain"}, "unknown optimizer 'chain'"),
         ({"memory_steps": 0, "policy_steps": 0}, "nothing to do"),
         ({"restarts": 0}, "restarts must be at least 1"),
         ({"memory_steps": -1}, "memory_steps cannot be negative"),

@@ -110,6 +110,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmaze, tmp_path):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ValueError, match="is not a saved run"):
         learn_memory(tmaze, 2, checkpoint=file, **SHORT)
+    with file.open("wb") as stream:
+        np.save(stream, np.zeros(3))
+    with pytest.raises(ValueError, match="is not a saved run"):
+        learn_memory(tmaze, 2, checkpoint=file, **SHORT)
 
 
 @pytest.mark.slow
@@ -164,8 +168,28 @@ def test_no_reward_no_states_no_seeds(tmaze):
         learn_memory(tmaze, 0)
     with pytest.raises(ValueError, match="no seeds"):
         learn_memories(tmaze, 2, [])
+    with pytest.raises(ValueError, match="nothing to do: with one memory state"):
+        learn_memory(tmaze, 1, policy_steps=0)
     with pytest.raises(ValueError, match="unknown setting 'memory_step'; did you mean"):
         learn_memory(tmaze, 2, memory_step=3)
+
+
+def test_a_uniform_policy_without_discrepancy_is_not_said_to_be_many():
+    tmaze = ml.library.tmaze()
+    reward = np.where(np.asarray(tmaze.R) > 0.0, 4.0, np.where(np.asarray(tmaze.R) < 0.0, -4.0, 0))
+    even = ml.Pomdp(tmaze.T, reward, tmaze.Phi, tmaze.p0, tmaze.gamma)
+    with pytest.raises(ValueError, match="of the uniform policy is zero; initial_policy="):
+        learn_memory(even, 2, initial_policy="uniform")
+    for_return = {"memory_steps": 0, "policy_steps": 0, "joint_steps": 1}
+    assert np.isfinite(learn_memory(even, 2, initial_policy="uniform", **for_return).value)
+
+
+def test_a_fresh_policy_also_where_joint_learning_comes_first(tmaze):
+    """A step too small to see leaves the policy it started from: near uniform."""
+    for_return = {"memory_steps": 5, "policy_steps": 0, "joint_steps": 1, "learning_rate": 1e-9}
+    found = learn_memory(tmaze, 2, policy_start="fresh", **for_return)
+    np.testing.assert_allclose(found.policy, 0.25, atol=0.15)
+    assert not np.allclose(found.revealing_policy, 0.25, atol=0.15)
 
 
 def test_moves_are_distributions(tmaze, short):

@@ -44,3 +44,20 @@ def test_bad_rows_are_named():
     eye = sp.eye_array(3, format="csr")
     with pytest.raises(ValueError, match=r"T\[1\]: row 0 sums to 0.5"):
         sparse.SparsePomdp([eye, 0.5 * eye], np.zeros((3, 2)), eye, np.full(3, 1 / 3), 0.9)
+
+
+def test_what_is_hardly_ever_seen_has_its_value():
+    """The junction of a long T-maze: reached once in 10^19 steps, and worth 1.95 all the same."""
+    pomdp = ml.library.tmaze(corridor=400)
+    policy = np.zeros((pomdp.n_observations, pomdp.n_actions))
+    policy[:, pomdp.actions.index("right")] = 1.0
+    policy[pomdp.observations.index("junction")] = np.eye(4)[pomdp.actions.index("up")]
+    found = sparse.q_values(sparse.SparsePomdp.from_dense(pomdp), policy, 1.0)
+    junction, up = pomdp.observations.index("junction"), pomdp.actions.index("up")
+    assert found[junction, up] == pytest.approx(1.95)
+
+
+def test_logits_are_refused():
+    thin = sparse.SparsePomdp.from_dense(ml.library.tmaze())
+    with pytest.raises(ValueError, match=r"policy\[0\] sums to 12, expected 1; pass prob"):
+        sparse.q_values(thin, np.full((5, 4), 3.0), 1.0)

@@ -259,6 +259,13 @@ def test_float32_callers_get_float32_gradients_without_warnings():
     assert np.isfinite(np.asarray(gradient)).all()
 
 
+def test_lists_are_as_good_as_arrays():
+    pomdp = ml.library.tiger()
+    policy, memory = np.full((4, 2, 3), 1 / 3), np.full((4, 3, 2, 2), 0.5)
+    found = ml.start_value(pomdp, policy.tolist(), memory=memory.tolist())
+    assert found == ml.start_value(pomdp, policy, memory=memory)
+
+
 @pytest.mark.parametrize(
     ("policy", "memory", "lam", "message"),
     [

@@ -52,3 +52,17 @@ def test_a_policy_that_happens_to_hide_it():
     explanation = ml.explain(tmaze, stay)
     assert explanation.case == "partially observable"
     assert "almost every other policy" in str(explanation)
+
+
+def test_the_size_of_the_rewards_does_not_matter():
+    tmaze = ml.library.tmaze()
+    small = ml.Pomdp(tmaze.T, 1e-10 * np.asarray(tmaze.R), tmaze.Phi, tmaze.p0, tmaze.gamma)
+    found = ml.explain(small, ml.random_policy(small))
+    assert found.case == "partially observable"
+    assert found.confused
+
+
+def test_states_count_however_short_sighted_one_is():
+    assert ml.explain(ml.library.tmaze(gamma=0.0), ml.random_policy(ml.library.tmaze())).case == (
+        "projected away"
+    )

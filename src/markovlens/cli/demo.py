@@ -56,12 +56,12 @@ def _explain() -> None:
 
 def _remember() -> None:
     import markovlens as ml
-    from markovlens.memory.learn import total_steps
+    from markovlens.memory.config import RECIPES
     from markovlens.progress import progress_bar
 
     _chapter("3. What must be remembered? Learn one bit")
     tmaze = ml.library.tmaze()
-    with progress_bar("memory", total=total_steps(1, "best")) as advance:
+    with progress_bar("memory", total=RECIPES["best"].gradient_steps(2)) as advance:
         found = ml.learn_memory(tmaze, 2, recipe="best", progress=advance)
     best = ml.solve(tmaze)
     print(

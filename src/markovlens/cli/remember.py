@@ -42,13 +42,15 @@ def remember(
     if plot is not None:
         check_picture_name(plot)
     prepare_jax()
+    from markovlens.memory.config import recipe as recipe_named
     from markovlens.memory.describe import moves
-    from markovlens.memory.learn import learn_memory, total_steps
+    from markovlens.memory.learn import learn_memory
     from markovlens.pomdp import library
     from markovlens.progress import progress_bar
 
     pomdp = library.resolve(model)
-    with progress_bar(f"remember {model}", total_steps(1, recipe)) as advance:
+    budget = recipe_named(recipe).gradient_steps(states)
+    with progress_bar(f"remember {model}", budget) as advance:
         learned = learn_memory(
             pomdp,
             states,
@@ -70,7 +72,7 @@ def remember(
                 "states": states,
                 "seed": seed,
                 "recipe": recipe,
-                "gradient_steps": learned.config.gradient_steps,
+                "gradient_steps": budget,
                 "discrepancy_before": learned.initial_discrepancy,
                 "discrepancy_after": learned.discrepancy,
                 "values": worth,

@@ -174,7 +174,7 @@ def _learn(folder: Path, job: Job, progress: Advance) -> None:
     if file.exists():
         return
     half_way = file.with_suffix(".npz")
-    total = n_seeds * config.gradient_steps
+    total = n_seeds * config.gradient_steps(cell.n_memory)
 
     def within_cell(done: float, status: str = "") -> None:
         progress(done / total, status)
@@ -196,7 +196,7 @@ def _learn(folder: Path, job: Job, progress: Advance) -> None:
             "initial_discrepancy": learned.initial_discrepancy,
             "discrepancy": learned.discrepancy,
             "restart": learned.restart,
-            "gradient_steps": config.gradient_steps,
+            "gradient_steps": config.gradient_steps(cell.n_memory),
             "cpu_seconds": (time.process_time() - started) / n_seeds,
         }
         for learned in found

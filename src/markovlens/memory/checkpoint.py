@@ -29,7 +29,7 @@ def load_arrays(path: str | os.PathLike[str], made_by: str) -> dict[str, np.ndar
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
             arrays = dict(saved)
             belongs_to = str(arrays.pop("made_by"))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(f"{path} is not a saved run ({error}); remove it to start anew") from None
     if belongs_to != made_by:
         raise ValueError(f"{path} belongs to a different run; remove it, or name another file")

@@ -1,6 +1,5 @@
 """How a memory is learned: every choice in one place, and the two recipes."""
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args, get_type_hints
 
@@ -13,6 +12,7 @@ PolicyStart = Literal["revealing", "fresh"]
 Stage = Literal["reveal", "memory", "policy", "joint", "polish"]
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
+OPTIMIZERS = ("adam", "adamw", "nadam", "rmsprop", "sgd")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MemoryConfig:
         view: "exact" is a real agent, which updates its memory with the observation it acts on;
             "folded" is the paper's P_μ, which draws a second one.
         norm, weighting, lam1, lam2: the λ-discrepancy that is used; always its square.
-        optimizer: the name of an optax optimiser that takes a learning rate.
+        optimizer: an optax optimiser: "adam", "adamw", "nadam", "rmsprop" or "sgd".
         learning_rate: of every stage.
         init_scale: standard deviation of the memory's logits at the start.
         random_memory: choose the revealing policy together with the random memory, not without
@@ -37,7 +37,8 @@ class MemoryConfig:
         reveal_steps: stage 2, gradient ascent of the λ-discrepancy in the policy.
         reveal_every: only every so many restarts has stage 2: 1 is all, 2 is every other one.
         memory_steps: stage 3, gradient descent of the λ-discrepancy in the memory.
-        policy_start: "revealing" improves the revealing policy, "fresh" a nearly uniform one.
+        policy_start: where stages 4 to 6 start: "revealing" improves the revealing policy, "fresh"
+            a nearly uniform one.
         policy_steps: stage 4, policy gradient with the memory fixed.
         joint_steps: stage 5, gradient of the return in policy and memory together.
         restarts: independent runs of stages 1 to 5, of which the one with the largest return goes
@@ -93,16 +94,24 @@ class MemoryConfig:
             "polish": self.polish_steps,
         }[stage]
 
-    @property
-    def gradient_steps(self) -> int:
+    def stages(self, n_memory: int) -> tuple[Stage, ...]:
+        """The stages that have steps, in order; with one memory state nothing is remembered."""
+        useful = STAGES if n_memory > 1 else STAGES[2:]
+        return tuple(stage for stage in useful if self.steps(stage) > 0)
+
+    def runs(self, stage: Stage) -> int:
+        """How many of a seed's restarts go through a stage."""
+        if stage == "polish":
+            return 1
+        return len(range(0, self.restarts, self.reveal_every if stage == "reveal" else 1))
+
+    def gradient_steps(self, n_memory: int) -> int:
         """The whole budget of one learned memory, over all restarts.
 
-        >>> RECIPES["paper"].gradient_steps, RECIPES["best"].gradient_steps
-        (30000, 30000)
+        >>> [RECIPES[name].gradient_steps(2) for name in ("paper", "best")]
+        [30000, 30000]
         """
-        revealing = math.ceil(self.restarts / self.reveal_every)
-        each = self.memory_steps + self.policy_steps + self.joint_steps
-        return revealing * self.reveal_steps + self.restarts * each + self.polish_steps
+        return sum(self.runs(stage) * self.steps(stage) for stage in self.stages(n_memory))
 
     @property
     def of_one_step(self) -> "MemoryConfig":
@@ -131,10 +140,8 @@ def _check_choices(config: MemoryConfig) -> None:
         known = get_args(hints[field.name])
         if known and getattr(config, field.name) not in known:
             raise unknown_name(field.name, str(getattr(config, field.name)), known)
-    import optax
-
-    if not callable(getattr(optax, config.optimizer, None)):
-        raise unknown_name("optimizer", config.optimizer, ("adam", "adamw", "rmsprop", "sgd"))
+    if config.optimizer not in OPTIMIZERS:
+        raise unknown_name("optimizer", config.optimizer, OPTIMIZERS)
 
 
 RECIPES: dict[str, MemoryConfig] = {

@@ -7,11 +7,10 @@ that terminal states stay terminal.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.inputs import check_policy_and_memory
+from markovlens.values.inputs import check_memory
 
 
 def fold_memory(pomdp: Pomdp, memory: ArrayLike) -> Pomdp:
@@ -21,10 +20,7 @@ def fold_memory(pomdp: Pomdp, memory: ArrayLike) -> Pomdp:
     the policy acts on. That equals a real agent only when every state emits a
     single observation; the closed form's `memory=` argument is exact always.
     """
-    n_memory = np.shape(memory)[-1] if np.ndim(memory) else 0
-    shape = (pomdp.n_observations, n_memory, pomdp.n_actions)
-    policy = np.full(shape, 1.0 / pomdp.n_actions)  # any will do: only the memory is to be checked
-    _, memory = check_policy_and_memory(pomdp, policy, memory)
+    memory = check_memory(pomdp, memory)
     with jax.enable_x64(True):
         state_memory = jnp.einsum("so,oamn->asmn", pomdp.Phi, memory)
         return _expand(pomdp, pomdp.T, pomdp.R, state_memory, pomdp.actions)

@@ -33,7 +33,7 @@ def learn_memory(
         recipe: "paper", "best", or a `MemoryConfig`.
         checkpoint: an .npz file that the run is saved to after every few hundred steps; if it is
             there, the run goes on from it, with the same result as in one go.
-        progress: told the gradient steps done, of `recipe.gradient_steps`.
+        progress: told the gradient steps done, of `recipe.gradient_steps(n_memory)`.
         changes: fields of `MemoryConfig` to change, e.g. `memory_steps=1000`, `view="folded"`.
 
     >>> import markovlens as ml
@@ -60,17 +60,12 @@ def learn_memories(
 ) -> list[LearnedMemory]:
     """`learn_memory` for many seeds at once, which is faster than one by one."""
     config = _configured(recipe, changes)
-    _check_inputs(pomdp, n_memory, seeds)
+    _check_inputs(pomdp, n_memory, seeds, config)
     with jax.enable_x64(True):
         run = MemoryRun(pomdp, n_memory, seeds, config)
         _check_discrepancy(run)
         run_to_the_end(run, checkpoint, progress)
         return _results(run)
-
-
-def total_steps(n_seeds: int, recipe: str | MemoryConfig = "paper", **changes: object) -> int:
-    """What `progress` counts up to."""
-    return n_seeds * _configured(recipe, changes).gradient_steps
 
 
 def _configured(recipe: str | MemoryConfig, changes: dict[str, object]) -> MemoryConfig:
@@ -82,10 +77,15 @@ def _configured(recipe: str | MemoryConfig, changes: dict[str, object]) -> Memor
     return replace(config, **changes)  # type: ignore[arg-type]
 
 
-def _check_inputs(pomdp: Pomdp, n_memory: int, seeds: Sequence[int]) -> None:
+def _check_inputs(pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig) -> None:
     if n_memory < 1:
         raise ValueError(
             f"a memory needs at least one state, got n_memory = {n_memory}; 2 is one bit"
+        )
+    if not config.stages(n_memory):
+        raise ValueError(
+            "nothing to do: with one memory state only policy_steps, joint_steps and polish_steps "
+            "count, and all are 0"
         )
     if not len(seeds):
         raise ValueError("no seeds were given; give at least one")
@@ -98,7 +98,7 @@ def _check_inputs(pomdp: Pomdp, n_memory: int, seeds: Sequence[int]) -> None:
 
 def _check_discrepancy(run: MemoryRun) -> None:
     """No discrepancy, no gradient: better said than 20,000 steps spent on noise."""
-    if run.n_memory == 1:
+    if not {"reveal", "memory"} & set(run.stages):
         return
     smallest = float(np.sqrt(run.initial_discrepancy.min()))
     if smallest > ZERO * np.abs(np.asarray(run.pomdp.R)).max():
@@ -107,6 +107,11 @@ def _check_discrepancy(run: MemoryRun) -> None:
         raise ValueError(
             "the λ-discrepancy is zero even with a random memory: the observations are Markov, "
             "as far as rewards can tell, and a memory would add nothing"
+        )
+    if run.config.initial_policy == "uniform":
+        raise ValueError(
+            "the λ-discrepancy of the uniform policy is zero; initial_policy='discrepancy' looks "
+            "for a policy with more"
         )
     raise ValueError(
         f"the λ-discrepancy is zero for all {run.config.n_policies} random policies: either the "

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from markovlens.memory.checkpoint import load_arrays, save_arrays
-from markovlens.memory.config import STAGES, MemoryConfig, Stage
+from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.descent import Logits, advance, losses, most_discrepant, start
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance
@@ -37,8 +37,7 @@ class MemoryRun:
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
         self.seeds = tuple(int(seed) for seed in seeds)
-        useful = STAGES if n_memory > 1 else ("policy", "joint", "polish")
-        self.stages: tuple[Stage, ...] = tuple(s for s in useful if config.steps(s) > 0)
+        self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0
         self.restart = np.tile(np.arange(config.restarts), len(self.seeds))
         self.history: dict[str, list[np.ndarray]] = {stage: [] for stage in self.stages}
@@ -55,13 +54,11 @@ class MemoryRun:
     @property
     def work(self) -> float:
         """Gradient steps of all runs together that are behind."""
-        behind = sum(self._runs_in(s) * self.config.steps(s) for s in self.stages[: self.stage])
-        now = 0 if self.done else self._runs_in(self.stages[self.stage]) * self.steps_done
-        return float(behind + now)
-
-    @property
-    def total_work(self) -> float:
-        return float(sum(self._runs_in(stage) * self.config.steps(stage) for stage in self.stages))
+        config = self.config
+        of_seed = sum(config.runs(s) * config.steps(s) for s in self.stages[: self.stage])
+        if not self.done:
+            of_seed += config.runs(self.stages[self.stage]) * self.steps_done
+        return float(len(self.seeds) * of_seed)
 
     def step(self) -> None:
         """Up to CHUNK gradient steps of the present stage."""
@@ -150,7 +147,8 @@ class MemoryRun:
         return np.asarray(losses("memory", self.config.of_one_step, self.pomdp, logits))
 
     def _enter(self, stage: Stage) -> None:
-        if stage == "policy" and self.config.policy_start == "fresh":
+        for_return = [s for s in self.stages if s not in ("reveal", "memory")]
+        if [stage] == for_return[:1] and self.config.policy_start == "fresh":
             shape = (self.pomdp.n_observations, self.n_memory, self.pomdp.n_actions)
             self.logits = self.logits._replace(policy=FRESH_SCALE * self._normal(2, shape))
         if stage == "polish":
@@ -187,12 +185,6 @@ class MemoryRun:
         return (
             np.flatnonzero(self.restart % every == 0) if every > 1 else np.arange(len(self.restart))
         )
-
-    def _runs_in(self, stage: Stage) -> int:
-        if stage == "polish":
-            return len(self.seeds)
-        every = self.config.reveal_every if stage == "reveal" else 1
-        return len(self.seeds) * len(range(0, self.config.restarts, every))
 
     def _start(self, stage: Stage) -> object:
         members = self._members(stage)

@@ -50,7 +50,11 @@ class BeliefPolicy:
         o: int | Int[np.ndarray, "..."],
     ) -> Float[np.ndarray, "... S"]:
         """`b'(s') ∝ Φ(o|s') Σ_s T(s'|s,a) b(s)`: the belief after acting and looking again."""
-        arriving = np.einsum("...s,...st->...t", belief, np.asarray(self.pomdp.T)[a])
+        T, belief = np.asarray(self.pomdp.T), np.asarray(belief, dtype=np.float64)
+        arriving, taken = np.empty_like(belief), np.broadcast_to(a, belief.shape[:-1])
+        for each in np.unique(taken):  # T[taken] would be a matrix for each belief
+            here = taken == each
+            arriving[here] = belief[here] @ T[each]
         return self._normalised(arriving * self._likelihood(o), o)
 
     def _likelihood(self, o: int | np.ndarray) -> Float[np.ndarray, "... S"]:

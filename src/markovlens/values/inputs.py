@@ -19,19 +19,27 @@ def check_policy_and_memory(
         with jax.enable_x64(True):
             trivial = jnp.ones((n_observations, n_actions, 1, 1), dtype=jnp.float64)
             return jax.lax.expand_dims(policy, (1,)), trivial
+    memory = check_memory(pomdp, memory)
+    policy = _checked(
+        policy,
+        (n_observations, memory.shape[-1], n_actions),
+        "policy",
+        "[observation, memory, action]",
+    )
+    return policy, memory
+
+
+def check_memory(pomdp: Pomdp, memory: ArrayLike) -> Float[Array, "O A M M"]:
+    """μ(m'|o,a,m) as a checked array."""
     n_memory = np.shape(memory)[-1] if np.ndim(memory) else 0
     if n_memory == 0:
         raise ValueError("a memory needs at least one memory state")
-    memory = _checked(
+    return _checked(
         memory,
-        (n_observations, n_actions, n_memory, n_memory),
+        (pomdp.n_observations, pomdp.n_actions, n_memory, n_memory),
         "memory",
         "[observation, action, memory, next memory]",
     )
-    policy = _checked(
-        policy, (n_observations, n_memory, n_actions), "policy", "[observation, memory, action]"
-    )
-    return policy, memory
 
 
 def check_lambda(lam: ArrayLike, name: str = "lam") -> Float[Array, ""]:
@@ -47,16 +55,18 @@ def check_lambda(lam: ArrayLike, name: str = "lam") -> Float[Array, ""]:
 
 
 def _checked(value: ArrayLike, shape: tuple[int, ...], name: str, axes: str) -> Array:
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
     if np.shape(value) != shape:
         raise ValueError(
             f"{name} must have shape {axes} = {list(shape)}, got {list(np.shape(value))}"
         )
     if not is_traced(value):
-        _check_distributions(np.asarray(value, dtype=np.float64), name)
+        check_distributions(np.asarray(value, dtype=np.float64), name)
     return as_float64(value)  # type: ignore[return-value]
 
 
-def _check_distributions(rows: np.ndarray, name: str) -> None:
+def check_distributions(rows: np.ndarray, name: str) -> None:
+    """Rows of probabilities: finite, not negative, summing to 1."""
     hint = "pass probabilities (for logits: jax.nn.softmax of them)"
     if not np.isfinite(rows).all():
         index = _first(~np.isfinite(rows))

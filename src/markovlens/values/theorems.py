@@ -18,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.policies import random_policy, uniform_policy
 from markovlens.values.discrepancy import lambda_discrepancy
-from markovlens.values.occupancy import occupancy, state_weights
+from markovlens.values.occupancy import state_weights
 from markovlens.values.td_lambda import q_values
 
 Case = Literal["block MDP", "equivalent MDP", "projected away", "partially observable"]
@@ -68,8 +68,7 @@ def zero_for_all_policies(pomdp: Pomdp, seed: int = 0) -> bool:
     """
     policies = _random_policies(pomdp, seed)
     found = jax.vmap(lambda policy: lambda_discrepancy(pomdp, policy))(policies)
-    scale = 1.0 + np.abs(np.asarray(pomdp.R)).max() / (1.0 - min(float(pomdp.gamma), 0.999))
-    return bool(np.asarray(found).max() < TOLERANCE * scale)
+    return bool(np.asarray(found).max() <= _rounding(pomdp))
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,9 @@ class Explanation:
         lines = [_CASES[self.case]]
         if self.case == "partially observable":
             if self.discrepancy > 0.0:
-                lines.append(f"Under this policy the λ-discrepancy is {self.discrepancy:.6g}.")
+                lines.append(
+                    f"Under this policy ‖Q⁰ − Q¹‖ (l2, policy-weighted) is {self.discrepancy:.6g}."
+                )
             else:
                 lines.append(
                     "Under this particular policy it happens to be zero; "
@@ -143,7 +144,7 @@ def explain(pomdp: Pomdp, policy: ArrayLike) -> Explanation:
     if zero_for_all_policies(pomdp):
         return Explanation("projected away", 0.0, ())
     discrepancy = float(lambda_discrepancy(pomdp, policy))
-    if discrepancy < TOLERANCE:
+    if discrepancy <= _rounding(pomdp):
         return Explanation("partially observable", 0.0, ())
     return Explanation("partially observable", discrepancy, _confused(pomdp, policy))
 
@@ -168,9 +169,19 @@ def _confused(pomdp: Pomdp, policy: ArrayLike) -> tuple[Confused, ...]:
     )
 
 
+def _rounding(pomdp: Pomdp) -> float:
+    """Below this, in units of the return, a difference of values is rounding."""
+    largest = np.abs(np.asarray(pomdp.R)).max() / (1.0 - min(float(pomdp.gamma), 0.999))
+    return TOLERANCE * float(largest)
+
+
 def _reachable(pomdp: Pomdp) -> np.ndarray:
     """Indices of the states that some policy visits."""
-    return np.flatnonzero(np.asarray(occupancy(pomdp, uniform_policy(pomdp))) > 0.0)
+    leads_to: np.ndarray = np.max(np.asarray(pomdp.T), axis=0) > 0.0
+    found = np.asarray(pomdp.p0) > 0.0
+    while (more := found | leads_to[found].any(axis=0)).sum() > found.sum():
+        found = more
+    return np.flatnonzero(found)
 
 
 def _random_policies(pomdp: Pomdp, seed: int) -> np.ndarray:

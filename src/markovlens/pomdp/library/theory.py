@@ -70,6 +70,7 @@ def equivalent_mdp(fork: Sequence[float] = FORK, gamma: float = 0.9) -> Pomdp:
     >>> equivalent_mdp()
     Pomdp(6 states, 2 actions, 5 observations, gamma=0.9)
     """
+    _check_fork(fork)
     rules = _fork_rules(["s0", "s1", "sx", "s2", "goal", "end"], ["o0", "o1", "o2"])
     for action in ("up", "down"):
         rules.act("s0", action, dict(zip(("s1", "sx", "s2"), fork, strict=True)))
@@ -89,6 +90,7 @@ def equivalent_mdp_collapsed(fork: Sequence[float] = FORK, gamma: float = 0.9) -
     >>> equivalent_mdp_collapsed()
     Pomdp(5 states, 2 actions, 5 observations, gamma=0.9)
     """
+    _check_fork(fork)
     to_s1, to_sx, to_s2 = fork
     rules = _fork_rules(["s0", "s1", "s2", "goal", "end"], ["o0", "o1", "o2"])
     for action in ("up", "down"):
@@ -110,6 +112,11 @@ _GOAL_CHANCE = {
     ("s2", "up"): 0.0,
     ("s2", "down"): 1.0,
 }
+
+
+def _check_fork(fork: Sequence[float]) -> None:
+    if len(fork) != 3:
+        raise ValueError(f"fork has 3 probabilities, of s1, sx and s2; got {len(fork)}")
 
 
 def _reach(chance: float) -> dict[str, float]:
