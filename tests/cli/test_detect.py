@@ -66,7 +66,7 @@ def test_json_and_a_picture(capsys, logs):
         (["markov.npz", "--mask", "a"], "unknown entry of the observation 'a'"),
         (["markov.npz", "--mask", "0"], "a mask needs vector observations"),
         (["markov.npz", "--gamma", "2"], "gamma must be in"),
-        (["markov.npz", "--policy", "PPO:x.zip"], "already has its actions"),
+        (["markov.npz", "--plot", "a.jpg"], "must end in .png, .svg or .pdf"),
     ],
 )
 def test_bad_input_is_one_line(capsys, logs, monkeypatch, argv, says):

@@ -234,7 +234,7 @@ def test_lockstep_with_plain_python(size, n_rocks):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"size": 4, "n_rocks": 13}, "13 rocks do not fit: a 4×4 grid has 12 cells outside"),
+        ({"size": 4, "n_rocks": 13}, "13 rocks do not fit.* a 4×4 grid has 12 cells outside"),
         ({"size": 4, "n_rocks": -1}, "-1 rocks do not fit"),
         ({"size": 1, "n_rocks": 0}, "at least 2 columns"),
         ({"size": 4}, "either the number of rocks or their cells"),

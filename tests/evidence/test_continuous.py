@@ -7,6 +7,7 @@ from markovlens.evidence.features import Normalise, Smooth
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.regression import Regression
+from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import DRIFT, SHOCKS, drifting_points
 
 USUAL = Settings(gamma=0.9)
@@ -98,3 +99,24 @@ def test_p_values_are_not_small_when_nothing_is_hidden():
         ps.append(continuous_evidence(drifting_points(rng, 2000, hidden=False), USUAL, rng).p_value)
     # Under uniform p-values, five or more of 20 below 0.05 has a chance of 1 in 400.
     assert np.sum(np.array(ps) <= 0.05) <= 4
+
+
+def test_a_constant_added_to_every_reward_changes_nothing():
+    """Cut after 20 steps, a process that goes on for ever is worth 100 times the constant more."""
+    rng = np.random.default_rng(0)
+    x = np.zeros((150, 21))
+    x[:, 0] = rng.normal(size=150)
+    for t in range(20):
+        x[:, t + 1] = 0.8 * x[:, t] + 0.6 * rng.normal(size=150)
+    now, then = x[:, :-1].reshape(-1, 1), x[:, 1:].reshape(-1, 1)
+    cut, never = np.tile(np.arange(20) == 19, 150), np.zeros(3000, dtype=bool)
+    answers = []
+    for constant in (0.0, 5.0):
+        reward = now[:, 0] + constant
+        data = Trajectories(now, np.zeros(3000, int), reward, never, cut, then)
+        rng = np.random.default_rng(1)
+        answers.append(continuous_evidence(data, Settings(0.99), rng))
+    plain, raised = answers
+    assert plain.p_value > 0.05
+    assert raised.p_value == pytest.approx(plain.p_value, abs=0.02)
+    assert raised.scale == pytest.approx(plain.scale, rel=0.05)

@@ -179,3 +179,57 @@ def test_the_answer_is_plain_data(tmp_path):
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
         plot_detection(found, tmp_path / "a.bmp")
+
+
+def test_a_single_entry_has_its_name():
+    """The entry of a vector of one is not the name of its first value."""
+    rng = np.random.default_rng(0)
+    data = delayed(rng, 300, 2)
+    column = data.observation[:, None]
+    named = data.with_observations(column, data.next_observation[:, None], ["door"])
+    found = detect(named, gamma=0.9, frames=0, **QUICK)
+    assert set(found.shares) <= {"(0)", "(1)", "(2)"}
+
+
+def test_what_was_seen_once_shows_nothing():
+    rng = np.random.default_rng(0)
+    data = Trajectories(
+        np.arange(400), np.zeros(400, int), rng.normal(size=400), np.arange(400) % 4 == 3
+    )
+    found = detect(data, gamma=0.9, **QUICK)
+    assert found.markov is None
+    assert any("seen only a few times" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constant_pay_is_undecided_however_it_rounds(seed):
+    rng = np.random.default_rng(seed)
+    o = rng.integers(0, 3, 400)
+    data = Trajectories(o, np.zeros(400, int), np.ones(400), np.zeros(400, bool))
+    assert detect(data, gamma=0.99, frames=0, **QUICK).markov is None
+
+
+def test_remedies_are_tried_with_no_more_effort_than_was_asked_for():
+    """A strict level needs more copies than the quick tests have; short episodes end the search."""
+    data = delayed(np.random.default_rng(0), 600, 2)
+    strict = detect(data, gamma=0.9, level=0.01, replications=120, probes=2, frames=2)
+    assert strict.markov is False
+    assert strict.remedies
+    rng = np.random.default_rng(0)
+    hidden = drifting_points(rng, 4000, hidden=True).cut(4)
+    found = detect(hidden, gamma=0.9, frames=8)
+    assert found.markov is False
+    assert max(remedy.frames for remedy in found.remedies) < 5  # no episode has a fifth frame
+
+
+def test_what_cannot_be_asked_is_refused(tmp_path):
+    data = delayed(np.random.default_rng(0), 60, 2)
+    never = data.replace(terminated=np.zeros(len(data), dtype=bool))
+    with pytest.raises(ValueError, match="no episode ever ends"):
+        detect(never, gamma=1.0)
+    with pytest.raises(ValueError, match="got dict"):
+        detect({"observation": [0]})
+    with pytest.raises(ValueError, match="already has its actions"):
+        detect(data, policy=lambda _: 0)
+    np.savez(tmp_path / "log.npz", **data.arrays())
+    assert detect(tmp_path / "log.npz", gamma=0.9, frames=0, **QUICK).steps == len(data)

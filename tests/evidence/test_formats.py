@@ -98,6 +98,9 @@ def test_episodes_by_number(tmp_path):
     np.savez(tmp_path / "b.npz", **steps, terminated=[True, False, False, True])
     with pytest.raises(ValueError, match="step 0 is terminated, but the next belongs to the same"):
         load(tmp_path / "b.npz")
+    flags = {"terminated": [False, False, False, True], "truncated": np.zeros(4)}
+    np.savez(tmp_path / "f.npz", **steps, **flags)
+    assert load(tmp_path / "f.npz").n_episodes == 2
     np.savez(tmp_path / "c.npz", **steps, terminated=[True])
     with pytest.raises(ValueError, match="episode has 4 steps but terminated has 1"):
         load(tmp_path / "c.npz")
@@ -112,13 +115,31 @@ def test_json_lines_by_step_and_by_episode(tmp_path):
     assert_same(load(tmp_path / "b.jsonl"))
 
 
+def test_lines_of_episodes_end_them_and_other_keys_are_left_alone(tmp_path):
+    steps = {"action": [0] * 3, "reward": [1.0] * 3, "terminated": [False] * 3}
+    lines = [
+        {**steps, "observation": [3 * i, 3 * i + 1, 3 * i + 2], "episode": i, "env": "cart"}
+        | ({"note": "odd"} if i == 1 else {})
+        for i in range(3)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = load(tmp_path / "a.jsonl")
+    assert data.n_episodes == 3
+    for line in lines:
+        del line["episode"]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    again = load(tmp_path / "b.jsonl")
+    assert again.start.tolist() == data.start.tolist()
+    assert again.observation.tolist() == [0, 1, 3, 4, 6, 7]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ('{"reward": 1}\n', "no column 'observation'"),
         ('{"observation": 1, "action": 0, "reward": 1, "done": true}\n', "'done' does not say"),
         ("nonsense\n", "line 1: not JSON"),
-        ('{"reward": 1}\n{"reward": 1, "x": 2}\n', "line 2: 'x' is in some lines"),
+        ('{"reward": 1}\n{"reward": 1, "action": 2}\n', "line 2: 'action' is in some lines"),
         ('{"reward": [1, 2], "action": [0]}\n', "action must be a list as long as the rewards"),
         ("[1]\n", "expected an object"),
     ],
@@ -141,6 +162,17 @@ def test_bad_files_are_named(tmp_path):
     np.savez(tmp_path / "two.npz", **STEPS, obs=STEPS["observation"])
     with pytest.raises(ValueError, match="both observation and obs"):
         load(tmp_path / "two.npz")
+    for name, content in (("empty", b""), ("torn", b"PK\x03\x04 and no more")):
+        (tmp_path / f"{name}.npz").write_bytes(content)
+        with pytest.raises(ValueError, match="not a NumPy archive of plain arrays"):
+            load(tmp_path / f"{name}.npz")
+    with (tmp_path / "single.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match="not a NumPy archive of plain arrays"):
+        load(tmp_path / "single.npz")
+    (tmp_path / "bare.csv").write_text("observation,action,reward,terminated\n")
+    with pytest.raises(ValueError, match="there are no steps"):
+        load(tmp_path / "bare.csv")
     np.savez(tmp_path / "o.npz", observation=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="plain arrays"):
         load(tmp_path / "o.npz")

@@ -48,6 +48,16 @@ def test_our_environments_are_stepped_by_tables_and_callables():
     assert set(called.action.tolist()) == {2}
     with pytest.raises(ValueError, match=r"shape \[5, 4\].*got \[4, 5\]"):
         collect(TMaze(2), 40, policy=table.T)
+    with pytest.raises(ValueError, match=r"policy\[0\] sums to 2, expected 1"):
+        collect(TMaze(2), 40, policy=2.0 * table)
+
+
+def test_tables_are_checked_for_gymnasium_too():
+    lake = gymnasium.make("FrozenLake-v1")
+    with pytest.raises(ValueError, match=r"shape \[16, 4\].*got \[16, 3\]"):
+        collect(lake, 40, policy=np.full((16, 3), 1 / 3))
+    with pytest.raises(ValueError, match="numbered from 0"):
+        collect(gymnasium.make("CartPole-v1"), 40, policy=np.full((4, 2), 0.5))
 
 
 def test_names_come_with_environments():

@@ -54,20 +54,18 @@ def detect(
         json: print JSON instead of text.
         plot: write a picture to this file.
     """
-    from markovlens.cli.output import print_json
+    from markovlens.cli.output import check_picture_name, print_json
     from markovlens.cli.runtime import prepare_jax
     from markovlens.evidence.detect import detect as ask
-    from markovlens.evidence.sources import experience, resolve
-    from markovlens.evidence.trajectories import Trajectories
+    from markovlens.evidence.sources import experience
     from markovlens.progress import progress_bar
 
+    if plot is not None:
+        check_picture_name(plot)
     prepare_jax()
-    found = resolve(source, seed)
-    if policy is not None and isinstance(found, Trajectories):
-        raise ValueError("logged data already has its actions: a policy goes with environments")
     actor = None if policy is None else _actor(policy, trust)
     with progress_bar("collect", total=steps) as advance:
-        data, discount = experience(found, steps, seed, actor, gamma, advance)
+        data, discount = experience(source, steps, seed, actor, gamma, advance)
     hidden = [data.entry(part.strip()) for part in mask.split(",") if part.strip()]
     if hidden:
         data = data.hide(hidden)
@@ -85,14 +83,14 @@ def detect(
         )
     notes = _notes(actor, hidden)
     answer = replace(answer, notes=(*answer.notes, *notes))
-    if plot is not None:
-        from markovlens.evidence.plot import plot_detection
-
-        plot_detection(answer, plot)
     if json:
         print_json(answer.to_dict())
     else:
         print(answer.explain())
+    if plot is not None:
+        from markovlens.evidence.plot import plot_detection
+
+        plot_detection(answer, plot)
     return {True: MARKOV, False: NOT_MARKOV, None: UNDECIDED}[answer.markov]
 
 

@@ -165,10 +165,10 @@ class RockSample(Env[RockSampleState, Float[Array, ""]]):
 
 def _draw_rocks(size: int, n_rocks: int | None, seed: int) -> Int[np.ndarray, "k 2"]:
     free = size * (size - 1)
-    if n_rocks is None or not 0 <= n_rocks <= free:
+    if n_rocks is None or not 1 <= n_rocks <= free:
         raise ValueError(
-            f"{n_rocks} rocks do not fit: a {size}×{size} grid has {free} cells outside the exit "
-            "column, and a cell holds at most one rock"
+            f"{n_rocks} rocks do not fit: at least one is needed, a {size}×{size} grid has {free} "
+            "cells outside the exit column, and a cell holds at most one rock"
         )
     chosen = np.random.default_rng(seed).choice(free, size=n_rocks, replace=False)
     return np.stack(np.divmod(np.sort(chosen), size - 1), axis=-1)
@@ -176,6 +176,8 @@ def _draw_rocks(size: int, n_rocks: int | None, seed: int) -> Int[np.ndarray, "k
 
 def _check_rocks(size: int, rocks: tuple[tuple[int, int], ...]) -> Int[np.ndarray, "k 2"]:
     cells = np.asarray(rocks, dtype=np.int64).reshape(-1, 2)
+    if not len(cells):
+        raise ValueError("there must be at least one rock, got none")
     for index, (row, column) in enumerate(cells):
         if not (0 <= row < size and 0 <= column < size - 1):
             raise ValueError(

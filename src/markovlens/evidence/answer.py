@@ -112,6 +112,10 @@ def _reason(found: Detection) -> str:
         )
     if found.scale == 0.0:
         return "the return never varied, so nothing about it can be hidden or shown"
+    if found.interval[0] > 0.0:
+        return "TD and Monte Carlo values may differ, but not by more than copies of the data show"
+    if bound <= found.tolerance:
+        return "no sign of hidden information, but the data could hardly have shown any"
     return (
         f"no sign of hidden information, but {bound:.0%} of the return's standard deviation could "
         f"still hide (tolerance {found.tolerance:.0%})"

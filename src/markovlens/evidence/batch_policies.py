@@ -30,11 +30,7 @@ class Table(eqx.Module):
     probs: Float[Array, "O A"]
 
     def check(self, observation_size: int, action_size: int) -> None:
-        if self.probs.shape != (observation_size, action_size):
-            raise ValueError(
-                f"a policy table here has shape [{observation_size}, {action_size}], observations "
-                f"by actions; got {list(self.probs.shape)}"
-            )
+        """Checked where it came in, by `policies.check_table`."""
 
     def actions(
         self, key: PRNGKeyArray, observation: Array, allowed: Bool[Array, "N A"] | None

@@ -9,7 +9,7 @@ import numpy as np
 from markovlens.evidence.discrete import discretise
 from markovlens.evidence.estimate import reproducibility
 from markovlens.evidence.one_by_one import GymnasiumStepper, OneByOne, host_loop
-from markovlens.evidence.policies import BatchPolicy, Policy
+from markovlens.evidence.policies import BatchPolicy, Policy, check_table
 from markovlens.evidence.trajectories import ARRAYS, Trajectories
 from markovlens.progress import Advance, silent
 
@@ -51,6 +51,8 @@ def collect(
     rng = np.random.default_rng(seed)
     if policy is None and stepper.n_observations and stepper.n_actions:
         policy = _telling_policy(stepper, steps, gamma, rng)
+    elif not (policy is None or callable(policy) or isinstance(policy, BatchPolicy)):
+        policy = check_table(policy, stepper.n_observations, stepper.n_actions)
     return stepper.run(policy, steps, int(rng.integers(2**31)), advance)
 
 

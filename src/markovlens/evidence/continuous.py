@@ -21,7 +21,7 @@ from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
 from markovlens.evidence.features import Smooth
-from markovlens.evidence.finding import Evidence, Settings, shares_of
+from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.history import discounted_sum_to_end
 from markovlens.evidence.inputs import Inputs, inputs_of
 from markovlens.evidence.lstd import lstd
@@ -53,10 +53,12 @@ def continuous_evidence(
     """
     gamma, level = settings.gamma, settings.level
     inputs = inputs_of(data, skip)
-    scale = float(discounted_sum_to_end(data.reward, data, gamma).std())
     fold, inner = _halves(rng, data), _halves(rng, data)
     values = Smooth(rng, inputs.present.shape[1], VALUE_COSINES, (1.0, 2.5), products=True)
-    errors = [_td_errors(data, inputs, values, gamma, fold == f) for f in (0, 1)]
+    weights = [_td_weights(data, inputs, values, gamma, fold == f) for f in (0, 1)]
+    returns = _returns(data, inputs, values, np.mean(weights, axis=0), gamma)
+    scale = spread(returns)
+    errors = [_td_errors(data, inputs, values, gamma, w, returns) for w in weights]
     targets = [discounted_sum_to_end(e, data, gamma * TARGET_LAMBDA) for e in errors]
     advance(0.2)
     regression = _regression(rng, inputs, np.stack([*targets, *errors], axis=1), fold, inner)
@@ -70,10 +72,10 @@ def continuous_evidence(
         coefficient = _less_neighbours(probe, inputs.present[test], data.episode[test])
         score = np.bincount(np.unique(block[test], return_inverse=True)[1], coefficient * left)
         noise = np.sqrt((score**2).sum()) + 1e-300
-        spread = len(probe) * probe.std() + 1e-300
-        total += (score.sum() - ALLOWANCE * scale * spread) / noise / np.sqrt(2.0)
-        explained.append(max(score.sum(), 0.0) / spread)
-        bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / spread)
+        size = len(probe) * probe.std() + 1e-300
+        total += (score.sum() - ALLOWANCE * scale * size) / noise / np.sqrt(2.0)
+        explained.append(max(score.sum(), 0.0) / size)
+        bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / size)
         shares += _shares(probe, inputs, test)
         advance(0.7 + 0.1 * f)
     one_step = [regression.residuals(f, column=2 + f) for f in (0, 1)]
@@ -96,15 +98,42 @@ def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"
     return np.repeat(side, data.length)
 
 
-def _td_errors(
+def _td_weights(
     data: Trajectories, inputs: Inputs, values: Smooth, gamma: float, learn: np.ndarray
-) -> Float[np.ndarray, "N"]:
-    """δ of the TD(0) value learnt from some episodes, kept within the returns seen."""
-    episodes = np.flatnonzero(learn[data.start])
+) -> Float[np.ndarray, "k"]:
+    """The TD(0) value learnt from some episodes."""
     seen = data.with_observations(inputs.present, inputs.following)
-    weights = lstd(seen.take(episodes), values, gamma, lam=0.0, ridge=1e-6).weights
-    returns = discounted_sum_to_end(data.reward, data, gamma)
-    low, high = min(returns.min(), 0.0), max(returns.max(), 0.0)
+    episodes = np.flatnonzero(learn[data.start])
+    return lstd(seen.take(episodes), values, gamma, lam=0.0, ridge=1e-6)
+
+
+def _returns(
+    data: Trajectories, inputs: Inputs, values: Smooth, weights: np.ndarray, gamma: float
+) -> Float[np.ndarray, "N"]:
+    """Discounted returns; where an episode was cut, its last observation's value goes on."""
+    ends = data.start + data.length - 1
+    ahead = 1.0 / max(1.0 - gamma, 1e-9)
+    low, high = data.reward.min() * ahead, data.reward.max() * ahead  # of going on for ever
+    if data.terminated.any():
+        low, high = min(low, 0.0), max(high, 0.0)
+    final = np.clip(values(inputs.following[ends]) @ weights, low, high)
+    paid = data.reward.copy()
+    paid[ends] += np.where(data.truncated[ends], gamma * final, 0.0)
+    return discounted_sum_to_end(paid, data, gamma)
+
+
+def _td_errors(
+    data: Trajectories,
+    inputs: Inputs,
+    values: Smooth,
+    gamma: float,
+    weights: np.ndarray,
+    returns: Float[np.ndarray, "N"],
+) -> Float[np.ndarray, "N"]:
+    """δ of a value, kept within the returns seen."""
+    low, high = returns.min(), returns.max()
+    if data.terminated.any():
+        low, high = min(low, 0.0), max(high, 0.0)
     portions = np.array_split(np.arange(len(data)), 1 + len(data) // 16_384)
     now = np.concatenate([values(inputs.present[rows]) @ weights for rows in portions])
     then = np.concatenate([values(inputs.following[rows]) @ weights for rows in portions])

@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
-from markovlens.evidence.collect import collect
 from markovlens.evidence.continuous import continuous_evidence
-from markovlens.evidence.discrete import discretise
-from markovlens.evidence.finding import Evidence, Settings
+from markovlens.evidence.discrete import discretise, visited
+from markovlens.evidence.finding import Evidence, Settings, TooThin
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.null import tabular_evidence
 from markovlens.evidence.policies import Policy
+from markovlens.evidence.sources import experience
 from markovlens.evidence.stacking import stack
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 PIECES = 20  # at least this many independent pieces, or resampling them means nothing
 LONGEST_PIECE = 1000  # steps; longer episodes are cut, so that many can be simulated side by side
-VISITS_PER_OBSERVATION = 20  # fewer, and distinct vectors are treated as continuous
 INFORMATIVE_EPISODES = 30
 
 # Stacks are many; each is tested with less effort than the question itself.
@@ -29,7 +28,7 @@ QUICK_PROBES = 4
 
 def detect(
     data_or_env: Any,
-    gamma: float = 0.99,
+    gamma: float | None = None,
     steps: int = 50_000,
     seed: int = 0,
     policy: Policy = None,
@@ -50,14 +49,14 @@ def detect(
     Arguments:
         data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
             one (see `sources.resolve`).
-        gamma: discount of the values compared.
+        gamma: discount of the values compared; by default the environment's own, or 0.99.
         steps, seed, policy: how an environment is sampled (see `collect`); a policy must act on
             the observation it is shown, without memory of its own.
         level: of the test, and one minus the confidence of the interval.
         tolerance: a discrepancy below this share of the return's standard deviation counts as
             none.
-        replications: simulated copies behind the p-value, which is never below 1/(1+replications).
-        probes: how many random memories to try.
+        replications: simulated copies behind the p-value, which is never below 1/(1+replications);
+            probes: how many random memories to try. Both are for discrete observations only.
         frames: the longest stack to try; 0 for none.
 
     >>> import numpy as np
@@ -67,19 +66,10 @@ def detect(
     >>> detect(coins, gamma=0.9, replications=50).verdict
     'Markov'
     """
+    data, gamma = experience(data_or_env, steps, seed, policy, gamma)
     settings = Settings(gamma, level, tolerance, replications, probes)
-    if isinstance(data_or_env, Trajectories):
-        data = data_or_env
-    else:
-        if isinstance(data_or_env, str):
-            from markovlens.evidence.sources import resolve
-
-            data_or_env = resolve(data_or_env, seed=seed)
-        data = (
-            data_or_env
-            if isinstance(data_or_env, Trajectories)
-            else collect(data_or_env, steps, seed, policy, gamma)
-        )
+    if gamma == 1.0 and not data.terminated.any():
+        raise ValueError("no episode ever ends, so with gamma = 1 no value is finite; say 0.99")
     rng = np.random.default_rng([seed, 1])
     question = _Question(settings, discrete=_is_discrete(data), rng=rng)
     notes, informative = _notes(data)
@@ -94,6 +84,11 @@ def detect(
     markov = question.verdict(evidence)
     if markov and not informative:
         markov = None
+    if evidence.thin:
+        notes.append(
+            "most observations were seen only a few times: so the test can find something hidden, "
+            "but not that there is nothing"
+        )
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
         remedies = _remedies(pieces, question, frames)
@@ -134,15 +129,22 @@ class _Question:
         return continuous_evidence(data, self.settings, self.rng, skip, advance)
 
     def verdict(self, evidence: Evidence) -> bool | None:
+        if evidence.scale == 0.0:
+            return None
         if evidence.p_value <= self.settings.level:
             return False
         unseen = evidence.discrepancy.interval[0] == 0.0
         small = evidence.upper <= self.settings.tolerance * evidence.scale
-        return True if unseen and small and evidence.scale > 0.0 else None
+        return True if unseen and small and not evidence.thin else None
 
     def quickly(self) -> "_Question":
+        settings = self.settings
+        enough = max(QUICK_REPLICATIONS, settings.fewest_replications)
         less = replace(
-            self.settings, replications=QUICK_REPLICATIONS, probes=QUICK_PROBES, resamples=0
+            settings,
+            replications=min(settings.replications, enough),
+            probes=min(settings.probes, QUICK_PROBES),
+            resamples=0,
         )
         return replace(self, settings=less)
 
@@ -152,7 +154,7 @@ def _is_discrete(data: Trajectories) -> bool:
     if data.observation.ndim == 1 and data.observation.dtype.kind in "biu":
         return True
     flat = data.observation.reshape(len(data), -1)
-    return len(np.unique(flat, axis=0)) * VISITS_PER_OBSERVATION <= len(data)
+    return visited(len(np.unique(flat, axis=0)), len(data))
 
 
 def _steps_needed(
@@ -189,7 +191,10 @@ def _remedies(data: Trajectories, question: _Question, frames: int) -> tuple[Rem
             if (k, previous_action) == (1, False):
                 continue
             stacked = stack(data, k, previous_action)
-            evidence = quick.ask(stacked, skip=max(k - 1, int(previous_action)))
+            try:
+                evidence = quick.ask(stacked, skip=max(k - 1, int(previous_action)))
+            except TooThin:  # episodes are shorter than this
+                return tuple(found)
             found.append(
                 Remedy(
                     frames=k,

@@ -8,6 +8,8 @@ from jaxtyping import Float, Int
 
 from markovlens.evidence.trajectories import Trajectories
 
+VISITS = 20  # on average, of things that are counted
+
 
 @dataclass(frozen=True)
 class Moves:
@@ -65,12 +67,10 @@ def discretise(trajectories: Trajectories) -> Discrete:
     both = np.concatenate([trajectories.observation, trajectories.next_observation])
     values, index = _distinct(both)
     following = np.where(trajectories.terminated, len(values), index[n:])
-    if trajectories.action.dtype.kind == "f":
+    kinds, action = _distinct(trajectories.action)
+    if trajectories.action.dtype.kind == "f" and not visited(len(kinds), n):
         # Actions from a continuum cannot be counted; the values are then those of observations.
-        action, n_actions = np.zeros(n, dtype=np.int64), 1
-    else:
-        kinds, action = _distinct(trajectories.action)
-        n_actions = len(kinds)
+        kinds, action = kinds[:1], np.zeros(n, dtype=np.int64)
     return Discrete(
         observation=index[:n],
         action=action,
@@ -79,8 +79,8 @@ def discretise(trajectories: Trajectories) -> Discrete:
         truncated=trajectories.truncated,
         start=trajectories.start,
         n_observations=len(values),
-        n_actions=n_actions,
-        names=tuple(_name(value, trajectories.names) for value in values),
+        n_actions=len(kinds),
+        names=_names(values, trajectories),
     )
 
 
@@ -94,10 +94,19 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
     return kinds, index.reshape(-1)
 
 
-def _name(value: np.ndarray, names: tuple[str, ...]) -> str:
-    """By the names of the observations or, for a vector of bits, of those that are set."""
-    if value.size == 1:
-        return names[int(value[0])] if names else f"{value[0]:g}"
-    if names and np.isin(value, (0, 1)).all():
-        return ", ".join(name for name, bit in zip(names, value, strict=True) if bit) or "nothing"
-    return "(" + ", ".join(f"{v:g}" for v in value) + ")"
+def visited(kinds: int, steps: int) -> bool:
+    """Whether so many kinds of things are seen often enough in so many steps to count visits."""
+    return kinds * VISITS <= steps
+
+
+def _names(values: np.ndarray, trajectories: Trajectories) -> tuple[str, ...]:
+    """By the names of the observations or, for vectors of bits, of those that are set."""
+    names = trajectories.names
+    if trajectories.observation.ndim == 1:
+        return tuple(names[int(v)] if names else f"{v:.12g}" for (v,) in values)
+    if names and np.isin(values, (0, 1)).all():
+        set_bits = (
+            [name for name, bit in zip(names, value, strict=True) if bit] for value in values
+        )
+        return tuple(", ".join(found) or "nothing" for found in set_bits)
+    return tuple("(" + ", ".join(f"{v:.6g}" for v in value) + ")" for value in values)

@@ -26,14 +26,18 @@ class Settings:
             raise ValueError(f"level must be between 0 and 1, got {self.level:g}")
         if not self.tolerance > 0.0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance:g}")
-        fewest = int(np.ceil(1.0 / self.level)) - 1
-        if self.replications < fewest:
+        if self.replications < self.fewest_replications:
             raise ValueError(
-                f"a test at level {self.level:g} needs at least {fewest} replications, "
-                f"got {self.replications}"
+                f"a test at level {self.level:g} needs at least {self.fewest_replications} "
+                f"replications, got {self.replications}"
             )
         if not 0 <= self.probes <= 32:
             raise ValueError(f"probes must be between 0 and 32, got {self.probes}")
+
+    @property
+    def fewest_replications(self) -> int:
+        """With fewer, no p-value is as small as the level."""
+        return int(np.ceil(1.0 / self.level)) - 1
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,17 @@ class Evidence:
     revealed_by: str  # "values", or "memory" if a memory probe says it louder
     shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
     scale: float  # standard deviation of the return
+    thin: bool = False  # too few visits to any one observation to say that nothing is hidden
+
+
+class TooThin(ValueError):
+    """The data cannot bear the question, however it is put."""
+
+
+def spread(returns: Float[np.ndarray, "N"]) -> float:
+    """The standard deviation of returns; 0 if they differ by rounding only."""
+    found = float(returns.std())
+    return found if found > 1e-9 * float(np.abs(returns).max()) else 0.0
 
 
 def shares_of(parts: Float[np.ndarray, "n"], names: tuple[str, ...]) -> dict[str, float]:

@@ -14,13 +14,15 @@ One row per step, in order, with the columns
 
 A vector can also be given entry by entry, as `observation_0`, `observation_1`, … or by name, as
 `observation_angle`, `observation_speed`, …. Where `episode` changes without `terminated`, one was
-cut. In JSON lines a line is a step, or a whole episode when its values are lists.
+cut. In JSON lines a line is a step, or a whole episode when its values are lists;
+one that is not over at the end of its line was cut there. Other columns are left alone.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -97,9 +99,9 @@ def _vectors(value: object) -> np.ndarray:
 
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError, EOFError, BadZipFile) as error:
         raise ValueError(f"not a NumPy archive of plain arrays: {error}") from None
 
 
@@ -125,7 +127,9 @@ def _columns(table: Any) -> dict[str, Any]:
     """The columns of a data frame."""
     import polars as pl
 
-    needed = {column for parts in _spellings(table.columns).values() for column in parts.values()}
+    if not table.height:
+        raise ValueError("there are no steps in the data")
+    needed = _needed(table.columns)
     columns: dict[str, Any] = {}
     for column in table:
         if column.null_count() and column.name in needed:
@@ -137,6 +141,7 @@ def _columns(table: Any) -> dict[str, Any]:
 
 def _read_json_lines(path: Path) -> dict[str, Any]:
     columns: dict[str, list] = {}
+    first: set[str] = set()  # what the first line has
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -147,27 +152,36 @@ def _read_json_lines(path: Path) -> dict[str, Any]:
                 raise ValueError(f"line {number}: not JSON: {error}") from None
             if not isinstance(record, dict):
                 raise ValueError(f"line {number}: expected an object with a key per column")
-            if columns and set(record) != set(columns):
-                odd = sorted(set(record) ^ set(columns))[0]
+            needed = set(_needed(record))
+            first = first or needed
+            if needed != first:
+                odd = sorted(needed ^ first)[0]
                 raise ValueError(f"line {number}: {odd!r} is in some lines but not in others")
-            _append(columns, record, f"line {number}")
+            for name, values in _steps_of(record, needed, f"line {number}").items():
+                columns.setdefault(name, []).extend(values)
     return columns
 
 
-def _append(columns: dict[str, list], record: Mapping[str, object], where: str) -> None:
-    """One step, or a whole episode if its rewards are a list."""
+def _steps_of(record: Mapping[str, Any], needed: set[str], where: str) -> dict[str, list]:
+    """The values of one step, or of a whole episode if its rewards are a list."""
     rewards = record.get("reward", record.get("rewards"))
-    whole = isinstance(rewards, list)
+    if not isinstance(rewards, list):
+        return {name: [value] for name, value in record.items()}
+    steps, found = len(rewards), {}
     for name, value in record.items():
-        column = columns.setdefault(name, [])
-        if not whole:
-            column.append(value)
-        elif isinstance(value, list) and isinstance(rewards, list) and len(value) == len(rewards):
-            column.extend(value)
-        else:
+        found[name] = value if isinstance(value, list) else [value] * steps
+        one_for_all = name not in needed or _meaning(name) == ("episode", WHOLE)
+        if not one_for_all and (not isinstance(value, list) or len(value) != steps):
             raise ValueError(
-                f"{where}: {name} must be a list as long as the rewards, which are {len(rewards)}"  # type: ignore[arg-type]
+                f"{where}: {name} must be a list as long as the rewards, which are {steps}"
             )
+    spelt = {_meaning(name): name for name in record}
+    over = found.get(spelt.get(("terminated", WHOLE), ""))
+    if over:  # an episode that is not over at the end of its line was cut there
+        cut = spelt.get(("truncated", WHOLE), "truncated")
+        flags = found.get(cut, [False] * steps)
+        found[cut] = [*flags[:-1], flags[-1] or not over[-1]]
+    return found
 
 
 def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
@@ -217,6 +231,11 @@ def _spellings(columns: Iterable[str]) -> dict[str, dict[str, str]]:
     return found
 
 
+def _needed(columns: Iterable[str]) -> list[str]:
+    """The columns that hold something known."""
+    return [column for parts in _spellings(columns).values() for column in parts.values()]
+
+
 def _meaning(column: str) -> tuple[str, str] | None:
     """Which kind of column it is, and which entry of a vector."""
     for kind, others in ALIASES.items():
@@ -235,6 +254,11 @@ def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
         raise ValueError(
             f"episode has {len(number)} steps but terminated has {len(terminated)}; they must agree"
         )
+    truncated = np.asarray(columns.get("truncated", np.zeros(len(number), dtype=bool)))
+    if truncated.shape != number.shape:
+        raise ValueError(
+            f"truncated has {len(truncated)} steps but episode has {len(number)}; they must agree"
+        )
     last = np.append(number[1:] != number[:-1], True)
     goes_on = np.flatnonzero(terminated & ~last)
     if len(goes_on):
@@ -242,7 +266,7 @@ def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
             f"step {goes_on[0]} is terminated, but the next belongs to the same episode, "
             f"{number[goes_on[0]]}"
         )
-    return np.asarray(columns.get("truncated", False)) | (last & ~terminated)
+    return np.where(last & ~terminated, True, truncated)
 
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {

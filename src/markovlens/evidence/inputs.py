@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from markovlens.evidence.features import Normalise
+from markovlens.evidence.finding import TooThin
 from markovlens.evidence.history import decayed_past, lag
 from markovlens.evidence.trajectories import Trajectories
 
@@ -34,7 +35,7 @@ def inputs_of(data: Trajectories, skip: int) -> Inputs:
     n = len(data)
     usable = data.time >= max(skip, 1)
     if usable.sum() < FEWEST_STEPS:
-        raise ValueError(
+        raise TooThin(
             f"{int(usable.sum())} usable steps are too few for continuous observations; "
             "give a few thousand"
         )
@@ -42,7 +43,7 @@ def inputs_of(data: Trajectories, skip: int) -> Inputs:
     following = data.next_observation.reshape(n, -1).astype(np.float64)
     normal = Normalise(seen[data.time >= skip])
     if normal.size == 0:
-        raise ValueError("the observation never changes: there is nothing to test")
+        raise TooThin("the observation never changes: there is nothing to test")
     action, action_names = _actions(data)
     entries = [*data.entry_names, *action_names]
     columns = [lag(seen, data, 1), lag(action, data, 1)]
@@ -82,7 +83,7 @@ def _news(
     spread, before = left[usable].std(0), centred[usable].std(0)
     kept = np.flatnonzero(spread > 1e-5 * before)
     if len(kept) == 0:
-        raise ValueError("the present observation already holds all of the past: nothing to test")
+        raise TooThin("the present observation already holds all of the past: nothing to test")
     news = np.clip(left[:, kept] / spread[kept], -FARTHEST, FARTHEST)
     return np.where(usable[:, None], news, 0.0), kept
 

@@ -1,7 +1,6 @@
 """LSTD(λ): the fixed point of TD(λ) in a span of features, in one pass over the data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -14,15 +13,6 @@ Features = Callable[[np.ndarray], Float[np.ndarray, "n k"]]
 ROWS_AT_ONCE = 8192
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A value function linear in features; `A weights = b`."""
-
-    weights: Float[np.ndarray, "k"]
-    A: Float[np.ndarray, "k k"]
-    b: Float[np.ndarray, "k"]
-
-
 def lstd(
     trajectories: Trajectories,
     features: Features,
@@ -30,8 +20,9 @@ def lstd(
     lam: float,
     ridge: float = 1e-9,
     inputs: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Fit:
-    """Solves, with eligibility traces `z_t = γλ z_{t-1} + φ_t` that restart with every episode,
+) -> Float[np.ndarray, "k"]:
+    """The weights A⁻¹ b: with eligibility traces `z_t = γλ z_{t-1} + φ_t` that restart with every
+    episode,
 
         A = Σ z_t (φ_t − γ φ_{t+1})ᵀ,    b = Σ z_t r_t,    V^λ = φ · A⁻¹ b
 
@@ -42,7 +33,7 @@ def lstd(
 
     >>> two = Trajectories(observation=[0, 1], action=[0, 0], reward=[1.0, 2.0],
     ...                    terminated=[False, True])
-    >>> lstd(two, one_hot(2), gamma=0.5, lam=1.0).weights.round(6).tolist()
+    >>> lstd(two, one_hot(2), gamma=0.5, lam=1.0).round(6).tolist()
     [2.0, 2.0]
     """
     if not 0.0 <= lam <= 1.0:
@@ -62,7 +53,7 @@ def lstd(
         b += z.T @ trajectories.reward[rows]
     # A few units in the last place: cells that were never visited must not make A singular.
     scale = ridge * np.trace(np.abs(A)) / size
-    return Fit(np.linalg.solve(A + scale * np.eye(size), b), A, b)
+    return np.linalg.solve(A + scale * np.eye(size), b)
 
 
 def _traces(

@@ -8,13 +8,15 @@ from jaxtyping import Float
 from markovlens.evidence.copies import Probes, Simulator, rows_of
 from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.estimate import estimate
-from markovlens.evidence.finding import Evidence, Settings, shares_of
+from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.interval import Size, size
 from markovlens.evidence.tabular import Sums, completed, replications_at_once
 from markovlens.progress import Advance, silent
 
 ROWS_AT_ONCE = 400_000
 LANES_AT_LEAST = 400
+# An observation seen once is followed by the same in every copy: nothing could differ there.
+SEEN_OFTEN = 5
 HYPOTHESIS = "the observations are Markov"
 
 
@@ -69,7 +71,8 @@ def tabular_evidence(
         upper=max(discrepancy.upper, *(found.upper for found in sizes)),
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
-        scale=float(whole.returns.std()),
+        scale=spread(whole.returns),
+        thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
     )
 
 
@@ -92,19 +95,19 @@ def _norm(total: Float[np.ndarray, "R P m"], visits: np.ndarray) -> Float[np.nda
 def _standardised(total: Float[np.ndarray, "R P m"]) -> Float[np.ndarray, "R"]:
     """Σ z² over pairs, each in units of its own noise: hears small but clear differences.
 
-    Mean and spread are over the data and the copies alike: under the hypothesis none stands out.
+    Mean and deviation are over the data and the copies alike: under the hypothesis none stands out.
     """
     flat = total.reshape(len(total), -1)
-    spread = flat.std(axis=0)
-    heard = spread > 1e-9 * np.abs(flat).max(initial=1e-300)
-    return (((flat[:, heard] - flat[:, heard].mean(0)) / spread[heard]) ** 2).sum(axis=1)
+    deviation = flat.std(axis=0)
+    heard = deviation > 1e-9 * np.abs(flat).max(initial=1e-300)
+    return (((flat[:, heard] - flat[:, heard].mean(0)) / deviation[heard]) ** 2).sum(axis=1)
 
 
 def _score(statistic: Float[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
     """On a common scale: cube roots of sums of squares are near normal."""
     root = np.cbrt(statistic)
-    spread = root.std()
-    return (root - root.mean()) / spread if spread > 0.0 else np.zeros_like(root)
+    deviation = root.std()
+    return (root - root.mean()) / deviation if deviation > 0.0 else np.zeros_like(root)
 
 
 def _null_size(total: np.ndarray, visits: np.ndarray, level: float) -> Size:

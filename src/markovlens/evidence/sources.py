@@ -1,5 +1,6 @@
 """Where experience comes from, by name: environments, files, models to act with."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,33 @@ DEFAULT_GAMMA = 0.99
 
 
 def experience(
-    found: Any,
+    source: Any,
     steps: int = 50_000,
     seed: int = 0,
     policy: Policy = None,
     gamma: float | None = None,
     advance: Advance = silent,
 ) -> tuple[Trajectories, float]:
-    """Steps of what `resolve` found, and the discount that goes with them unless one is given."""
+    """Steps, taken or logged, and the discount that goes with them unless one is given."""
+    found = resolve(source, seed) if isinstance(source, str | os.PathLike) else source
     if isinstance(found, Trajectories):
+        if policy is not None:
+            raise ValueError("logged data already has its actions: a policy goes with environments")
         return found, DEFAULT_GAMMA if gamma is None else gamma
+    if not (hasattr(found, "reset") and hasattr(found, "step")):
+        raise ValueError(
+            "expected Trajectories, an environment, or the name or path of one; "
+            f"got {type(found).__name__}"
+        )
     gamma = float(getattr(found, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
     return collect(found, steps, seed, policy, gamma, advance), gamma
 
 
-def resolve(source: str, seed: int = 0) -> Any:
+def resolve(source: str | os.PathLike[str], seed: int = 0) -> Any:
     """An environment of ours, a Gymnasium one, or the trajectories of a data set or file."""
     from markovlens.evidence.formats import READERS, load, load_minari
 
+    source = os.fspath(source)
     if source.startswith("minari:"):
         return load_minari(source.removeprefix("minari:"))
     if Path(source).suffix.lower() in READERS:
