@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
-from markovlens.agents.config import PPOConfig
+from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.evaluate import evaluate
-from markovlens.agents.host import Player, host_env, is_host_env
+from markovlens.agents.host import Player, host_env, is_host_env, program_for
 from markovlens.agents.networks import actor_critic
 from markovlens.agents.run import load_run
-from markovlens.agents.training import train
+from markovlens.agents.training import complete, train
+from markovlens.experiments.report import write_report
 
 pytest.importorskip("gymnasium")
 
@@ -51,6 +54,22 @@ def test_training_on_gymnasium_with_hidden_velocities(tmp_path):
     action, _ = again.act(np.zeros(2, dtype=np.float32))
     assert int(action) in (0, 1)
     assert evaluate(again, episodes=5)["length"].min() >= 5
+    page = write_report([tmp_path / "blind"], tmp_path / "report.html", "CartPole")
+    assert page.path.exists()  # without an episode: nothing here can draw it
+
+
+def test_episodes_begin_anew_when_a_run_goes_on():
+    """Their environments do: what was paid before counts for no later episode."""
+    config = replace(complete(BLIND), scale_rewards=True)
+    program = program_for([RunSpec(config, 0)], None)
+    start = program.start()
+    later = program.fill(jax.tree.map(lambda leaf: leaf + 3, start))
+    for name in ("total", "discounted", "discount", "length"):
+        np.testing.assert_array_equal(
+            getattr(later.watch.statistics, name), getattr(start.watch.statistics, name)
+        )
+    np.testing.assert_array_equal(later.watch.scale.running, start.watch.scale.running)
+    np.testing.assert_array_equal(later.watch.scale.count, start.watch.scale.count + 3)
 
 
 def test_what_gymnasium_cannot_make_is_reported():

@@ -1,3 +1,4 @@
+import json
 import shutil
 import signal
 import subprocess
@@ -116,7 +117,19 @@ def test_a_finished_run_is_not_trained_again(finished):
     again = train(SMALL, seeds=[0, 1], out=folder)
     same_networks(run, again)
     assert load_run(folder).metrics.equals(run.metrics)
-    assert len(checkpoint) == len((folder / CHECKPOINT).read_bytes())
+    assert checkpoint == (folder / CHECKPOINT).read_bytes()
+
+
+def test_what_made_a_finished_run_stays_written_down(finished, tmp_path):
+    copy = shutil.copytree(finished[1], tmp_path / "copy")
+    made = json.loads((copy / "meta.json").read_text()) | {"commit": "another"}
+    (copy / "meta.json").write_text(json.dumps(made))
+    train(SMALL, seeds=[0, 1], out=copy)
+    assert json.loads((copy / "meta.json").read_text()) == made
+
+
+def test_td_0_without_the_second_critic():
+    assert PPOConfig(env="tmaze-5", algo="rnn", lam1=0.0).resolve().lam2 == 0.0
 
 
 def test_training_together_is_training_alone(finished):

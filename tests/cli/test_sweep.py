@@ -25,6 +25,7 @@ grid.beta = [0.5]
         (GOOD, ("--workers", "0"), "at least one worker is needed"),
         (GOOD, ("--batch", "0"), "at least one run must train at a time"),
         (GOOD, ("--gpus", "1"), "--gpus are for --executor ray"),
+        (GOOD, ("--executor", "ray", "--workers", "2"), "--workers is for --executor local"),
     ],
 )
 def test_bad_experiments(tmp_path, refused, text, options, message):

@@ -76,6 +76,11 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
     assert {s.config.steps for s in quick.candidates()} == {512}
     assert {s.options["beta"] for s in quick.candidates()} == {0.5}
     assert parse_experiment(SMALL, "paper") == parse_experiment(SMALL)
+    part = changed("scale/quick/seeds", {"report": [20]})
+    (tiger,) = parse_experiment(part, "quick").tasks
+    assert (tiger.sweep_seeds, tiger.report_seeds) == ((0, 1, 2), (20,))
+    with pytest.raises(ValueError, match=r"\[scale.quick.grid\] 'bet'; did you mean 'beta'"):
+        parse_experiment(changed("scale/quick/grid", {"bet": [0.5]}), "quick")
     with pytest.raises(ValueError, match="unknown scale 'quik'; did you mean 'quick'"):
         parse_experiment(SMALL, "quik")
 
@@ -92,7 +97,12 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
         ("agents/ld/algo", "ldd", "unknown algo 'ldd'; did you mean 'ld'"),
         ("seeds/report", "1..12", "chooses and judges by the same seed 1"),
         ("seeds/sweep", "many", "seeds are whole numbers like 3, 0..4"),
-        ("seeds/sweep", 0.5, "seeds are a number, a list of numbers or a text"),
+        ("seeds/sweep", 0.5, "seeds are a number, a list of whole numbers or a text"),
+        ("seeds/sweep", [-1], "seeds are a number, a list of whole numbers or a text"),
+        ("score", "retrun", "unknown score 'retrun'; did you mean 'return'"),
+        ("options/steps", 1000.5, "steps must be a whole number, got 1000.5"),
+        ("options/scale_rewards", "no", "scale_rewards must be true or false, got 'no'"),
+        ("options/learning_rate", "fast", "learning_rate must be a number, got 'fast'"),
         ("seeds/sweep", [1, 1], "the same seed twice"),
         ("selected/tigre", {}, r"task in \[selected\] 'tigre'; did you mean 'tiger'"),
         ("scale/quick/step", 1, r"key in \[scale.quick\] 'step'"),

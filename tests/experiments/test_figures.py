@@ -88,7 +88,25 @@ def test_one_seed_decides_nothing(tmp_path):
         pl.concat([rows("tiger", a, 0, [v, v]) for a, v in (("ld", 9.0), ("rnn", 1.0))]),
     )
     (row,) = table_comparison(Results(tmp_path / "one.parquet").reported)
-    assert (row["difference"], row["verdict"]) == (8.0, "one seed: can't tell")
+    assert (row["difference"], row["verdict"]) == (8.0, "too few seeds: can't tell")
+
+
+def test_a_diverged_run_does_not_change_what_the_others_scored(tmp_path):
+    climb = list(np.linspace(0.0, 1.0, 100))
+    tables = [rows("tiger", "ld", seed, climb) for seed in range(4)]
+    tables += [rows("tiger", "ld", 4, climb[:5], diverged=True)]
+    tables += [rows("tiger", "rnn", seed, climb[:50] * 2) for seed in range(5)]
+    tables += [rows("tiger", "memoryless", 0, climb[:5], diverged=True)]
+    write_parquet(tmp_path / "a.parquet", pl.concat(tables))
+    shown = Results(tmp_path / "a.parquet").reported
+    by_agent = {row["agent"]: row for row in table_scores(shown)}
+    assert by_agent["ld"]["mean"] == pytest.approx(np.mean(climb[-10:]))
+    assert (by_agent["ld"]["seeds"], by_agent["ld"]["diverged"]) == (4, 1)
+    assert (by_agent["memoryless"]["seeds"], by_agent["memoryless"]["mean"]) == (0, None)
+    (row,) = table_comparison(shown)
+    assert row["verdict"] == "better"
+    assert len(matrix(shown.filter(agent="ld"), "return")[0]) == 100
+    learning_curves(Results(tmp_path / "a.parquet"), "return")
 
 
 def test_a_gap_in_a_curve_holds_the_last_value(tmp_path):

@@ -6,14 +6,15 @@ import threading
 import polars as pl
 import pytest
 
+from markovlens.agents.folder import RunFolder
 from markovlens.agents.metrics import SCHEMA
 from markovlens.experiments.config import parse_experiment
 from markovlens.experiments.results import Results
 from markovlens.experiments.runs import curves_of
 from markovlens.experiments.sources import gather
-from markovlens.experiments.sweep import keep_experiment, runs_of, total_steps
+from markovlens.experiments.sweep import keep_experiment, runs_of, sweep, total_steps
 from markovlens.experiments.units import load_units, plan
-from markovlens.experiments.worker import error_file, work
+from markovlens.experiments.worker import error_file, work, work_on
 from markovlens.files import write_parquet
 from tests.experiments.test_config import SMALL, changed
 
@@ -98,6 +99,45 @@ def test_a_failure_is_written_down_and_stops_nothing(tmp_path):
     work(tmp_path, names(units), train)
     assert "the disk is on fire" in error_file(units[0]).read_text()
     assert [unit.done for unit in units] == [False] + [True] * (len(units) - 1)
+
+
+def test_a_folder_that_a_sleeper_still_holds_is_no_failure(tmp_path):
+    """Its claim ran out while it was stopped, but it may wake up: its unit is left to it."""
+    (unit, *_) = plan(tmp_path, runs_of(parse_experiment(SMALL), "sweep", tmp_path), batch=5)
+
+    def train(unit, claim):
+        with RunFolder(unit.run_folder).locked():
+            fake_train(unit, claim)
+
+    with RunFolder(unit.run_folder).locked():
+        assert not work_on(tmp_path, unit, train)
+    assert not error_file(unit).exists()
+    assert work_on(tmp_path, unit, train)
+    assert unit.done
+
+
+def test_nothing_is_chosen_from_half_a_sweep(tmp_path):
+    file = tmp_path / "half.toml"
+    file.write_text(
+        'title = "half"\nseeds.sweep = 1\nseeds.report = [5]\noptions.steps = 512\n'
+        "[tasks.tmaze-2]\n[agents.ld]\ngrid.beta = [0.0, 0.5]\n"
+    )
+
+    def executor(results, units, progress):
+        for number, unit in enumerate(units):
+            if number:
+                error_file(unit).parent.mkdir(parents=True, exist_ok=True)
+                error_file(unit).write_text("RuntimeError: no luck")
+            else:
+                work_on(results, unit, fake_train)
+
+    outcome = sweep(file, tmp_path / "out", executor=executor, batch=1)
+    assert len(outcome.failed) == 1
+    assert {run.stage for unit in outcome.units for run in unit.runs} == {"sweep"}
+    misspelt = tmp_path / "misspelt.toml"
+    misspelt.write_text(file.read_text().replace("tmaze-2", "tmzae-2"))
+    with pytest.raises(ValueError, match="unknown environment 'tmzae-2'"):
+        sweep(misspelt, tmp_path / "no", executor=executor)
 
 
 def test_the_report_takes_the_best_of_the_sweep_and_the_files_choice(tmp_path):

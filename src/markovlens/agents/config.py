@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from types import UnionType
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from markovlens.names import unknown_name
 
@@ -123,7 +124,8 @@ class PPOConfig:
         if self.algo == "memoryless":
             missing["feed_again"] = ()
         if self.algo != "ld":
-            missing |= {"beta": 0.0, "lam2": self.lam1 or missing.get("lam1")}
+            lam1 = missing.get("lam1") if self.lam1 is None else self.lam1
+            missing |= {"beta": 0.0, "lam2": lam1}
         return replace(self, **missing)
 
     @property
@@ -166,8 +168,24 @@ def config_from(table: dict[str, Any]) -> PPOConfig:
     for key in table:
         if key not in known:
             raise unknown_name("option", key, known)
-    lists = {k: tuple(v) for k, v in table.items() if isinstance(v, list)}
-    return PPOConfig(**(table | lists))
+    hints = get_type_hints(PPOConfig)
+    return PPOConfig(**{name: _typed(name, value, hints[name]) for name, value in table.items()})
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    """The value as its option has it: TOML knows lists for tuples, and people write 1e6 steps."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if isinstance(value, list):
+        return tuple(value)
+    if bool in kinds and not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+    if (int in kinds or float in kinds) and bool not in kinds:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} must be a number, got {value!r}")
+        if int in kinds and int(value) != value:
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+        return int(value) if int in kinds else value
+    return value
 
 
 class PaperSettings(NamedTuple):

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
+from zipfile import BadZipFile
 
 import jax
 import numpy as np
@@ -33,6 +34,10 @@ CONFIG, METRICS, CHECKPOINT, META, LOCK = (
 )
 
 Tree = TypeVar("Tree")
+
+
+class FolderInUse(ValueError):
+    """Another process trains in the folder."""
 
 
 class RunFolder:
@@ -60,7 +65,7 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(
+                raise FolderInUse(
                     f"{self.path} is in use by another process: wait, or choose another folder"
                 ) from None
             yield
@@ -121,9 +126,9 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            with np.load(file, allow_pickle=False) as saved:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as saved:
                 arrays = dict(saved)
-        except (ValueError, OSError, EOFError) as error:
+        except (ValueError, TypeError, OSError, EOFError, BadZipFile) as error:
             raise ValueError(f"{file} cannot be read as a checkpoint: {error}") from None
         leaves = []
         for name, leaf in _named(like):

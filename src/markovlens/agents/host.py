@@ -122,7 +122,10 @@ class HostProgram:
         return state
 
     def fill(self, state: HostState) -> HostState:
-        return state
+        """A saved state to go on from: its environments, and so its episodes, begin anew."""
+        watch = state.watch
+        scale = None if watch.scale is None else watch.scale.restarted()
+        return HostState(state.learner, Watch(scale, watch.statistics.restarted(), watch.tally))
 
 
 class Player:

@@ -36,6 +36,10 @@ class Encoder(eqx.Module):
     again: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, n_in: int, n_hidden: int, again: tuple[int, ...], rng: np.random.Generator):
+        if any(not 0 <= i < n_in for i in again):
+            raise ValueError(
+                f"feed_again names entries of an observation that has {n_in}: got {list(again)}"
+            )
         width = 2 * n_hidden if again else n_hidden
         self.first = dense(n_in, width, rng, HIDDEN_GAIN)
         self.second = dense(width + len(again), n_hidden, rng, HIDDEN_GAIN) if again else None

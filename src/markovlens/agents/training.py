@@ -119,6 +119,7 @@ class _Loop:
         self.done = 0  # updates
         self.rows: list[Row] = []
         self.seconds = 0.0  # spent training, in all calls
+        self.finished_before = False
         if folder:
             self._recover(folder)
 
@@ -132,12 +133,14 @@ class _Loop:
         old = folder.metrics()
         if old is not None:
             self.rows = old.filter(pl.col("step") <= step).to_dicts()
-        self.seconds = float(folder.meta().get("seconds", 0.0))
+        meta = folder.meta()
+        self.seconds = float(meta.get("seconds", 0.0))
+        self.finished_before = bool(meta.get("finished", False))
 
     def go(self, stop: threading.Event) -> None:
         total = self.config.n_updates
         per_row = -(-total // ROWS)
-        chunk = 1
+        chunk, found = 1, self.done
         last_save = last_metrics = row_began = time.monotonic()
         while self.done < total:
             n = min(chunk, per_row - self.done % per_row, total - self.done)
@@ -164,7 +167,8 @@ class _Loop:
             elif self.folder and now - last_metrics >= SECONDS_PER_METRICS:
                 self.folder.write_metrics(table_of(self.rows))
                 last_metrics = now
-        self._save()
+        if self.done > found or not self.finished_before:  # what made it stays written down
+            self._save()
 
     def _write_rows(self, per_row: int, seconds: float) -> None:
         speed = per_row * self.config.batch_steps * len(self.specs) / max(seconds, 1e-9)

@@ -78,7 +78,7 @@ def _train(out: Path, steps: int, seeds: range) -> None:
     _chapter("4. Does it help an agent that learns from samples? Train three")
     for algo in ALGOS:
         config = PPOConfig(env="tmaze-5", algo=algo, steps=steps)
-        with progress_bar(f"train {algo}", total=steps * len(seeds)) as advance:
+        with progress_bar(f"train {algo}", total=steps) as advance:
             run = train(config, seeds=list(seeds), out=out / algo, progress=advance)
         print(f"{algo:>10}: return {_last_return(run):.2f} (4 is the most, 1.95 without memory)")
 

@@ -32,7 +32,7 @@ def sweep(
 
     Args:
         file: the experiment file, or the name of one of the paper's.
-        out: where the results go; results/NAME if not given.
+        out: where the results go; results/NAME-SCALE if not given (results/NAME for "paper").
         stage: sweep tries the grids, report judges what was chosen, all does both.
         scale: one of the file's [scale.…] tables, or "paper" for the file as it stands.
         workers: processes on this machine; one a core if not given.
@@ -52,11 +52,14 @@ def sweep(
     from markovlens.progress import progress_bar
 
     path = find_experiment(file)
-    folder = out or Path("results") / path.stem
+    name = path.stem if scale == "paper" else f"{path.stem}-{scale}"
+    folder = out or Path("results") / name
     stages: tuple[Stage, ...] = ("sweep", "report") if stage == "all" else (stage,)
     experiment = read_experiment(path, scale)
     if executor == "local" and (cpus, gpus) != (1.0, 0.0):
         raise ValueError("--cpus and --gpus are for --executor ray; --workers is for local")
+    if executor == "ray" and workers is not None:
+        raise ValueError("--workers is for --executor local; with ray give --cpus and --gpus")
     chosen: Executor = RayExecutor(cpus, gpus) if executor == "ray" else LocalExecutor(workers)
     prepare_jax()
     with progress_bar(experiment.title, total=total_steps(experiment, stages)) as advance:

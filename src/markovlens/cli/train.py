@@ -45,7 +45,7 @@ def train(
     prepare_jax(len(runs))
 
     from markovlens.agents import tracking
-    from markovlens.agents.training import complete, train_together
+    from markovlens.agents.training import Diverged, complete, train_together
 
     first = complete(runs[0][0])
     title = f"{first.env} {first.algo}" + (f" × {len(runs)}" if len(runs) > 1 else "")
@@ -54,7 +54,11 @@ def train(
         listeners = [enter(tracking.tensorboard(folder))] if tensorboard else []
         listeners += [enter(tracking.wandb(folder.name))] if wandb else []
         advance = enter(progress_bar(title, total=first.n_updates * first.batch_steps))
-        run = train_together(runs, out=folder, progress=advance, listeners=listeners)
+        try:
+            run = train_together(runs, out=folder, progress=advance, listeners=listeners)
+        except Diverged as error:
+            print(f"markovlens: {error}", file=sys.stderr)
+            return 1
     last = run.metrics.group_by("run", maintain_order=True).last()
     shown = ("seed", "step", "return", "discounted_return", "length", "discrepancy")
     rows = last.select(shown).to_dicts()

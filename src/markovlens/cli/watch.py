@@ -69,12 +69,16 @@ def _cast(env: str, policy: str) -> "tuple[Env, Policy]":
         world = make(env)
         return world, RandomPolicy(world)
     from markovlens.agents.run import load_run
+    from markovlens.envs.env import Env
 
     run = load_run(policy)
     trained_on = run.specs[0].config.env
     if trained_on != env:
         raise ValueError(f"{policy} was trained on {trained_on}, not on {env}")
-    return run.env(), _Trained(run)
+    world = run.env()
+    if not isinstance(world, Env):
+        raise ValueError(f"{env} is Gymnasium's, and draws itself: make it with a render_mode")
+    return world, _Trained(run)
 
 
 class _Trained:

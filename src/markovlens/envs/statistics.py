@@ -30,6 +30,10 @@ class RewardScale(eqx.Module):
         self.count = self.mean = self.squares = jnp.float32(0.0)
         self.gamma = jnp.float32(gamma)
 
+    def restarted(self) -> "RewardScale":
+        """The same with all episodes begun anew."""
+        return eqx.tree_at(lambda s: s.running, self, jnp.zeros_like(self.running))
+
     @property
     def sd(self) -> Float[Array, ""]:
         """What rewards are divided by now; 1 before the first update."""
@@ -103,6 +107,15 @@ class EpisodeStatistics(eqx.Module):
         self.discount = jnp.ones(n, dtype=jnp.float32)
         self.length = jnp.zeros(n, dtype=jnp.int32)
         self.gamma = jnp.float32(gamma)
+
+    def restarted(self) -> "EpisodeStatistics":
+        """The same with all episodes begun anew."""
+        zero, one = jnp.zeros_like(self.total), jnp.ones_like(self.discount)
+        return eqx.tree_at(
+            lambda s: (s.total, s.discounted, s.discount, s.length),
+            self,
+            (zero, zero, one, jnp.zeros_like(self.length)),
+        )
 
     def update(
         self, rewards: Float[Array, "L N"], ended: Bool[Array, "L N"]

@@ -32,7 +32,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from markovlens.agents.config import PPOConfig, config_from
 from markovlens.agents.seeds import parse_seeds
@@ -40,6 +40,8 @@ from markovlens.names import unknown_name
 
 Options = Mapping[str, Any]
 Stage = Literal["sweep", "report"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+SCORES = ("return", "discounted_return")
 
 _TOP = ("title", "about", "score", "seeds", "options", "tasks", "agents", "selected", "scale")
 _SCALE = ("options", "seeds", "tasks", "agents", "grid")
@@ -170,8 +172,8 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
         if not data.get(name):
             raise ValueError(f"an experiment needs a {name!r} entry, and this one has none")
     change = _scale(data, scale)
-    seeds = {"sweep": 0, "report": 0, **data.get("seeds", {}), **change.get("seeds", {})}
-    _check_keys("key in [seeds]", seeds, ("sweep", "report"))
+    seeds = data.get("seeds", {})
+    _check_keys("key in [seeds]", seeds, STAGES)
     options = data.get("options", {})
     last = change.get("options", {})
     _check_options("[options]", options)
@@ -184,6 +186,11 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
         _agent(name, table, change.get("grid", {}))
         for name, table in _chosen("agent", data["agents"], change.get("agents")).items()
     )
+    swept = {key for table in data["agents"].values() for key in table.get("grid", {})}
+    _check_keys(f"key in [scale.{scale}.grid]", change.get("grid", {}), swept)
+    score = data.get("score", "return")
+    if score not in SCORES:
+        raise unknown_name("score", str(score), SCORES)
     selected = data.get("selected", {})
     _check_keys("task in [selected]", selected, data["tasks"])
     for task, by_agent in selected.items():
@@ -193,7 +200,7 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     experiment = Experiment(
         title=data["title"],
         about=data.get("about", ""),
-        score=data.get("score", "return"),
+        score=score,
         options=options,
         tasks=tasks,
         agents=agents,
@@ -212,11 +219,13 @@ def _seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
         return parse_seeds(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return tuple(range(value))
-    if isinstance(value, Sequence) and all(isinstance(seed, int) for seed in value):
+    if isinstance(value, Sequence) and all(type(seed) is int and seed >= 0 for seed in value):
         if len(set(value)) < len(value):
             raise ValueError(f"the same seed twice in {list(value)}")
         return tuple(int(seed) for seed in value)
-    raise ValueError(f'seeds are a number, a list of numbers or a text like "0..4", got {value!r}')
+    raise ValueError(
+        f'seeds are a number, a list of whole numbers or a text like "0..4", got {value!r}'
+    )
 
 
 def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
@@ -238,10 +247,11 @@ def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Ma
 
 
 def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) -> Task:
-    own = {**table.get("seeds", {})} if "seeds" not in change else {}
-    _check_keys(f"key in [tasks.{name}.seeds]", own, ("sweep", "report"))
-    use = {**seeds, **own}
-    sweep, report = _seeds(use["sweep"]), _seeds(use["report"])
+    own, scaled = table.get("seeds", {}), change.get("seeds", {})
+    _check_keys(f"key in [tasks.{name}.seeds]", own, STAGES)
+    _check_keys("key in the scale's seeds", scaled, STAGES)
+    use = {**seeds, **own, **scaled}
+    sweep, report = (_seeds(use.get(stage, 0)) for stage in STAGES)
     both = set(sweep) & set(report)
     if both:
         raise ValueError(

@@ -42,7 +42,7 @@ def _train(name: str, out: Path, scale: Scale, progress: Advance) -> Path:
 
     outcome = sweep(file, folder, stages, scale, progress=share)
     if outcome.failed:
-        raise RuntimeError(
+        raise ValueError(
             f"{len(outcome.failed)} of {len(outcome.units)} units failed, the first with: "
             f"{outcome.first_error()}"
         )
@@ -57,8 +57,9 @@ def _make_hyperparameters(
 
 
 def _make_best(out: Path, scale: Scale, results: Path | None, progress: Advance) -> list[Path]:
-    experiment = read_experiment(find_experiment("fig-ppo"))
-    rows = table_best(experiment, None if results is None else Results(results))
+    found = None if results is None else Results(results)
+    experiment = (found and found.experiment) or read_experiment(find_experiment("fig-ppo"))
+    rows = table_best(experiment, found)
     return _write_table(rows, out, "table-best")
 
 

@@ -167,6 +167,8 @@ def _summary(curves: pl.DataFrame) -> list[str]:
     n_runs, n_tasks = _n_runs(curves), curves["task"].n_unique()
     lines = [f"{n_runs} run{'s' * (n_runs > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}."]
     for row in table_comparison(curves):
+        if row["difference"] is None:  # every run of one of them diverged
+            continue
         apart = f"{row['difference']:+.3g}"
         if row["low"] is not None:
             apart += f" [{row['low']:.3g}, {row['high']:.3g}]"
@@ -199,12 +201,18 @@ def _cell(value: Any) -> Any:
 
 
 def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[str, Any]]:
+    from markovlens.envs.env import Env
     from markovlens.experiments.episode import play
 
     told = []
     for i, (task, agent, load) in enumerate(source.players):
         progress(i / len(source.players), f"{task} {agent}")
-        run, index = load()
+        try:
+            run, index = load()
+        except ValueError:  # no checkpoint yet, or an environment that is not at hand
+            continue
+        if not isinstance(run.env(index), Env):  # stepped by Python: nothing here can draw it
+            continue
         episode = play(run, index, max_steps=max_steps)
         spec = run.specs[index]
         pictures = list(dict.fromkeys(moment.picture for moment in episode.moments))

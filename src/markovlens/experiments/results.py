@@ -30,6 +30,7 @@ COLUMNS = (
     "discrepancy",
     "diverged",
 )
+SINGLE = "curves.parquet"  # all curves of a folder whose units are not kept
 FINAL_SHARE = 0.1  # a final score is the mean over this last part of training
 
 
@@ -41,6 +42,13 @@ class Results:
         if not self.path.exists():
             raise FileNotFoundError(f"there are no results at {self.path}")
 
+    @property
+    def known(self) -> bool:
+        """Whether anything is finished."""
+        if self.path.is_file() or (self.path / SINGLE).exists():
+            return True
+        return any(unit.done for unit in self.units)
+
     @cached_property
     def curves(self) -> pl.DataFrame:
         """A row per run and point of its curve; `options` is the setting's, as JSON."""
@@ -49,7 +57,7 @@ class Results:
         done = [unit for unit in load_units(self.path) if unit.done]
         if done:
             return pl.concat([_read(unit.curves) for unit in done], how="diagonal")
-        single = self.path / "curves.parquet"
+        single = self.path / SINGLE
         if single.exists():
             return _read(single)
         raise ValueError(f"{self.path} holds no finished runs yet")
@@ -73,7 +81,9 @@ class Results:
         An agent that was reported with several settings becomes several agents, named after them.
         """
         reported = self.curves.filter(pl.col("stage") == "report")
-        return told_apart(reported) if reported.height else _best_of_sweep(self.curves)
+        if reported.height:
+            return told_apart(reported)
+        return _best_of_sweep(self.curves, self.experiment.score if self.experiment else "return")
 
     def scores(
         self, experiment: Experiment, task: str, agent: str
@@ -84,7 +94,7 @@ class Results:
             for setting in experiment.candidates()
             if (setting.task, setting.agent) == (task, agent)
         }
-        if not any(unit.done for unit in self.units) and self.path.is_dir():
+        if not self.known:
             return {}
         rows = self.curves.filter(
             (pl.col("task") == task) & (pl.col("agent") == agent) & (pl.col("stage") == "sweep")
@@ -122,12 +132,12 @@ def told_apart(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _best_of_sweep(rows: pl.DataFrame) -> pl.DataFrame:
+def _best_of_sweep(rows: pl.DataFrame, score: str) -> pl.DataFrame:
     parts = []
     for _, part in rows.group_by("task", "agent", maintain_order=True):
         settings = [setting for _, setting in part.group_by("options", maintain_order=True)]
         by_setting = {
-            i: np.array([area(run, "return") for _, run in setting.group_by("seed")])
+            i: np.array([area(run, score) for _, run in setting.group_by("seed")])
             for i, setting in enumerate(settings)
         }
         parts.append(settings[best_setting(by_setting)])
@@ -145,27 +155,47 @@ def area(run: pl.DataFrame, metric: str) -> float:
 def matrix(rows: pl.DataFrame, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps[T] and curves[seeds, T] of the runs in `rows`, at the steps that all of them have.
 
-    Steps at which a run finished no episode hold its last value from before (NaN if none).
+    Steps at which a run finished no episode hold its last value from before (NaN if none). Runs
+    that diverged are left out, unless all did: their curves stop short.
     """
-    runs = [run.sort("step") for _, run in sorted(rows.group_by("options", "seed"), key=_order)]
+    kept = rows.filter(~_diverged())
+    runs = _runs(kept if kept.height else rows)
     common = sorted(set.intersection(*(set(run["step"].to_list()) for run in runs)))
-    filled = [
-        run.with_columns(pl.col(metric).fill_nan(None).forward_fill())
-        .filter(pl.col("step").is_in(common))[metric]
-        .cast(pl.Float64)
-        .fill_null(float("nan"))
-        .to_numpy()
-        for run in runs
-    ]
+    filled = [_filled(run, metric)[run["step"].is_in(common).to_numpy()] for run in runs]
     return np.array(common), np.stack(filled)
 
 
 def final_scores(rows: pl.DataFrame, metric: str) -> Float[np.ndarray, "seeds"]:
-    """Each run's mean over the last tenth of its training; NaN if no episode had ended by then."""
-    steps, curves = matrix(rows, metric)
-    late = steps > (1 - FINAL_SHARE) * steps[-1]
-    finished = [row[late][np.isfinite(row[late])] for row in curves]
-    return np.array([row.mean() if row.size else np.nan for row in finished])
+    """Each run's mean over the last tenth of its training; NaN if no episode had ended by then.
+
+    Runs that diverged have no final score: see `n_diverged`.
+    """
+    scores = []
+    for run in _runs(rows.filter(~_diverged())):
+        step = run["step"].to_numpy()
+        late = _filled(run, metric)[step > (1 - FINAL_SHARE) * step[-1]]
+        known = late[np.isfinite(late)]
+        scores.append(known.mean() if known.size else np.nan)
+    return np.array(scores)
+
+
+def n_diverged(rows: pl.DataFrame) -> int:
+    """How many of the runs diverged."""
+    return rows.filter(_diverged()).select("options", "seed").unique().height
+
+
+def _diverged() -> pl.Expr:
+    return pl.col("diverged").any().over("options", "seed")
+
+
+def _runs(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    return [run.sort("step") for _, run in sorted(rows.group_by("options", "seed"), key=_order)]
+
+
+def _filled(run: pl.DataFrame, metric: str) -> Float[np.ndarray, "T"]:
+    """A run's curve, with its last value from before where there is none."""
+    filled = run.select(pl.col(metric).fill_nan(None).forward_fill().cast(pl.Float64))
+    return filled[metric].fill_null(float("nan")).to_numpy()
 
 
 def _order(item: tuple[tuple[object, ...], pl.DataFrame]) -> tuple[str, int]:

@@ -1,17 +1,17 @@
 """Running an experiment: try the grid, choose, and judge what was chosen on fresh seeds."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from markovlens.agents.host import problem
 from markovlens.experiments.config import Experiment, Setting, Stage, read_experiment
 from markovlens.experiments.executors import Executor, LocalExecutor
 from markovlens.experiments.results import Results
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.units import Run, Unit, plan
 from markovlens.experiments.worker import error_file
-from markovlens.files import write_json
+from markovlens.files import write_json, write_text
 from markovlens.progress import Advance, silent
 
 BATCH = 6  # runs that train together: enough to share a compilation, few enough to share the work
@@ -49,6 +49,9 @@ def sweep(
     keep_experiment(Path(file), scale, results)
     executor = LocalExecutor() if executor is None else executor
     units: list[Unit] = []
+    failed: list[Unit] = []
+    for task in experiment.tasks:  # an environment that cannot be made is found out now
+        problem(experiment.setting(task, experiment.agents[0], {}).config, 0, None)
     if tuple(stages) == ("sweep",) and not experiment.candidates():
         raise ValueError(f"{file}: there is nothing to sweep: no agent has a grid")
     for stage in stages:
@@ -58,7 +61,9 @@ def sweep(
             error_file(unit).unlink(missing_ok=True)  # a failure gets another chance
         executor(results, new, _after(sum(unit.steps for unit in units), progress))
         units += new
-    failed = [unit for unit in units if error_file(unit).exists()]
+        failed = [unit for unit in units if error_file(unit).exists()]
+        if failed:  # nothing is chosen from half a sweep
+            break
     return Outcome(tuple(units), tuple(failed))
 
 
@@ -118,5 +123,5 @@ def keep_experiment(file: Path, scale: str | None, results: Path) -> None:
     results.mkdir(parents=True, exist_ok=True)
     copy = results / "experiment.toml"
     if not (copy.exists() and copy.samefile(file)):
-        shutil.copyfile(file, copy)
+        write_text(copy, file.read_text(encoding="utf-8"))
     write_json(results / "scale.json", scale)

@@ -11,7 +11,7 @@ import polars as pl
 
 from markovlens.experiments.config import Experiment
 from markovlens.experiments.labels import agent_label, in_order, task_label
-from markovlens.experiments.results import Results, final_scores
+from markovlens.experiments.results import Results, final_scores, n_diverged
 from markovlens.experiments.selection import best_setting, equal_budget
 from markovlens.experiments.stats import (
     difference_interval,
@@ -90,22 +90,25 @@ def table_budgets(experiment: Experiment, results: Results) -> list[Row]:
 def table_scores(runs: pl.DataFrame, metric: str = "return") -> list[Row]:
     """Final scores of every agent on every task: the mean of the last tenth of training.
 
-    `runs` are curves, such as `Results(folder).reported`.
+    `runs` are curves, such as `Results(folder).reported`. Runs that diverged are counted apart.
     """
     rows = []
+    lost = {key: n_diverged(part) for key, part in runs.group_by("task", "agent")}
     for task, by_agent in _finals(runs, metric).items():
         for agent in in_order(list(by_agent)):
-            mean = mean_interval(by_agent[agent])
-            row = {"task": task_label(task), "agent": agent, "seeds": len(by_agent[agent])}
-            numbers = {"mean": mean.value, "low": mean.low, "high": mean.high}
-            rows.append(row | {key: float(value) for key, value in numbers.items()})
+            scores = by_agent[agent]
+            row: Row = {"task": task_label(task), "agent": agent, "seeds": len(scores)}
+            numbers = mean_interval(scores)._asdict() if len(scores) else {}
+            row |= {"mean": numbers.get("value"), "low": numbers.get("low")}
+            row |= {"high": numbers.get("high"), "diverged": lost[task, agent]}
+            rows.append({k: float(v) if isinstance(v, np.generic) else v for k, v in row.items()})
     return rows
 
 
 def table_comparison(
     runs: pl.DataFrame, metric: str = "return", first: str = "ld", second: str = "rnn"
 ) -> list[Row]:
-    """Whether `first` beats `second`, task by task: final scores, and the areas under the curves.
+    """Whether the final scores of `first` beat those of `second`, task by task.
 
     `verdict` goes by the 95% interval of the difference: better, worse, or "can't tell".
     """
@@ -116,7 +119,7 @@ def table_comparison(
         x, y = by_agent[first], by_agent[second]
         row: Row = {"task": task_label(task), "seeds": f"{len(x)} and {len(y)}"}
         if min(len(x), len(y)) < 2:
-            rows.append(row | _unknown(float(x.mean() - y.mean())))
+            rows.append(row | _unknown(float(x.mean() - y.mean()) if len(x) and len(y) else None))
             continue
         apart = difference_interval(x, y)
         verdict = "better" if apart.low > 0 else "worse" if apart.high < 0 else "can't tell"
@@ -146,9 +149,9 @@ def _finals(runs: pl.DataFrame, metric: str) -> dict[str, dict[str, np.ndarray]]
     return dict(sorted(found.items()))
 
 
-def _unknown(difference: float) -> Row:
+def _unknown(difference: float | None) -> Row:
     nothing: dict[str, Any] = {"low": None, "high": None, "P(better run)": None}
-    return {"difference": difference} | nothing | {"verdict": "one seed: can't tell"}
+    return {"difference": difference} | nothing | {"verdict": "too few seeds: can't tell"}
 
 
 def _cell(value: Any) -> str:

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from markovlens.agents.folder import FolderInUse
 from markovlens.experiments.claims import Claim, try_claim
 from markovlens.experiments.units import Unit, load_units
 from markovlens.files import write_text
@@ -51,7 +52,7 @@ def work_on(results: Path, unit: Unit, train: Train) -> bool:
     try:
         if not is_over(unit):  # it may have been finished between the look and the claim
             train(unit, claim)
-    except ClaimLost:
+    except (ClaimLost, FolderInUse):  # another process has it, or still holds it asleep
         return False
     except Exception:
         write_text(error_file(unit), traceback.format_exc())
