@@ -28,7 +28,7 @@ QUICK_PROBES = 4
 
 def detect(
     data_or_env: Any,
-    gamma: float | None = None,
+    gamma: float | None = 0.99,
     steps: int = 50_000,
     seed: int = 0,
     policy: Policy = None,
@@ -49,7 +49,7 @@ def detect(
     Arguments:
         data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
             one (see `sources.resolve`).
-        gamma: discount of the values compared; by default the environment's own, or 0.99.
+        gamma: discount of the values compared; None takes the environment's own.
         steps, seed, policy: how an environment is sampled (see `collect`); a policy must act on
             the observation it is shown, without memory of its own.
         level: of the test, and one minus the confidence of the interval.
