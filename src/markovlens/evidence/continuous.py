@@ -113,13 +113,17 @@ def _returns(
     """Discounted returns; where an episode was cut, its last observation's value goes on."""
     ends = data.start + data.length - 1
     ahead = 1.0 / max(1.0 - gamma, 1e-9)
-    low, high = data.reward.min() * ahead, data.reward.max() * ahead  # of going on for ever
-    if data.terminated.any():
-        low, high = min(low, 0.0), max(high, 0.0)
-    final = np.clip(values(inputs.following[ends]) @ weights, low, high)
+    final = values(inputs.following[ends]) @ weights
+    final = np.clip(final, *_range(data.reward * ahead, data))  # of going on for ever
     paid = data.reward.copy()
     paid[ends] += np.where(data.truncated[ends], gamma * final, 0.0)
     return discounted_sum_to_end(paid, data, gamma)
+
+
+def _range(values: Float[np.ndarray, "N"], data: Trajectories) -> tuple[float, float]:
+    """From the smallest to the largest; with 0, if episodes end."""
+    low, high = float(values.min()), float(values.max())
+    return (min(low, 0.0), max(high, 0.0)) if data.terminated.any() else (low, high)
 
 
 def _td_errors(
@@ -131,9 +135,7 @@ def _td_errors(
     returns: Float[np.ndarray, "N"],
 ) -> Float[np.ndarray, "N"]:
     """δ of a value, kept within the returns seen."""
-    low, high = returns.min(), returns.max()
-    if data.terminated.any():
-        low, high = min(low, 0.0), max(high, 0.0)
+    low, high = _range(returns, data)
     portions = np.array_split(np.arange(len(data)), 1 + len(data) // 16_384)
     now = np.concatenate([values(inputs.present[rows]) @ weights for rows in portions])
     then = np.concatenate([values(inputs.following[rows]) @ weights for rows in portions])

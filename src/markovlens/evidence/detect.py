@@ -12,7 +12,7 @@ from markovlens.evidence.finding import Evidence, Settings, TooThin
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.null import tabular_evidence
 from markovlens.evidence.policies import Policy
-from markovlens.evidence.sources import experience
+from markovlens.evidence.sources import DEFAULT_GAMMA, experience
 from markovlens.evidence.stacking import stack
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
@@ -56,7 +56,8 @@ def detect(
         tolerance: a discrepancy below this share of the return's standard deviation counts as
             none.
         replications: simulated copies behind the p-value, which is never below 1/(1+replications);
-            probes: how many random memories to try. Both are for discrete observations only.
+            for discrete observations only.
+        probes: how many random memories to try; for discrete observations only.
         frames: the longest stack to try; 0 for none.
 
     >>> import numpy as np
@@ -66,8 +67,10 @@ def detect(
     >>> detect(coins, gamma=0.9, replications=50).verdict
     'Markov'
     """
+    usual = DEFAULT_GAMMA if gamma is None else gamma
+    settings = Settings(usual, level, tolerance, replications, probes)  # checked before any work
     data, gamma = experience(data_or_env, steps, seed, policy, gamma)
-    settings = Settings(gamma, level, tolerance, replications, probes)
+    settings = replace(settings, gamma=gamma)
     if gamma == 1.0 and not data.terminated.any():
         raise ValueError("no episode ever ends, so with gamma = 1 no value is finite; say 0.99")
     rng = np.random.default_rng([seed, 1])
