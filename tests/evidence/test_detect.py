@@ -1,8 +1,10 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from markovlens.evidence import copies, tabular
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.detect import detect
 from markovlens.evidence.plot import plot_detection
@@ -233,3 +235,21 @@ def test_what_cannot_be_asked_is_refused(tmp_path):
         detect(data, policy=lambda _: 0)
     np.savez(tmp_path / "log.npz", **data.arrays())
     assert detect(tmp_path / "log.npz", gamma=0.9, frames=0, **QUICK).steps == len(data)
+
+
+def test_memory_grows_with_the_kinds_of_steps_not_their_number(monkeypatch):
+    """Beyond the data and its indices, one portion of simulated steps and sums is all there is."""
+    monkeypatch.setattr(copies, "ROWS_AT_ONCE", 5000)
+    monkeypatch.setattr(tabular, "MOST_BLOCKS", 100)
+
+    def most(steps: int) -> int:
+        rng = np.random.default_rng(0)
+        data = sample_chain(rng, *random_chain(rng), steps).cut(10)
+        tracemalloc.start()
+        detect(data, gamma=0.9, replications=20, probes=4, frames=0)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    few, many = most(40_000), most(160_000)
+    assert (many - few) / 120_000 < 120  # bytes a step, for indices; all rows at once take 1100

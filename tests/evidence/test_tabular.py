@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from markovlens.evidence import flows
+from markovlens.evidence import copies, flows, tabular
 from markovlens.evidence.collect import collect
 from markovlens.evidence.copies import Probes, Simulator, rows_of
-from markovlens.evidence.discrete import Discrete, discretise
+from markovlens.evidence.discrete import Discrete, discretise, numbered
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.interval import size
 from markovlens.evidence.null import tabular_evidence
-from markovlens.evidence.tabular import Episodes, Gaps, Sums, completed
+from markovlens.evidence.tabular import Blocks, Gaps, final_values, gaps_of
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import random_chain, sample_chain, tmaze_always_right_then_up
 
@@ -21,8 +21,9 @@ def no_probes(data):
 
 
 def gaps(data: Discrete, probes: Probes, gamma: float, probe: int | None = None) -> Gaps:
-    rows = completed(data, rows_of(data, probes, gamma), 1)
-    return Sums.of(data, rows, 1, None if probe is None else probes[probe]).gaps(gamma)
+    observed = rows_of(data, probes, gamma)
+    kind = None if probe is None else probes[probe]
+    return gaps_of(data, observed, final_values(data, observed, 1), [kind], gamma)[0]
 
 
 def test_the_tmaze_by_hand():
@@ -117,14 +118,16 @@ def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
-def test_weighted_episodes_are_repeated_episodes(as_sparse, monkeypatch):
+@pytest.mark.parametrize("rows_at_once", [copies.ROWS_AT_ONCE, 70])
+def test_weighted_episodes_are_repeated_episodes(as_sparse, rows_at_once, monkeypatch):
     if as_sparse:
         monkeypatch.setattr(flows, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(copies, "ROWS_AT_ONCE", rows_at_once)
     rng = np.random.default_rng(3)
     steps = sample_chain(rng, *random_chain(rng), 300).cut(4)
     data = discretise(steps)
     counts = rng.integers(0, 3, (2, steps.n_episodes))
-    found = Episodes(data, rows_of(data, no_probes(data), 0.9)).weighted(counts.astype(float), 0.9)
+    found = Blocks(data, rows_of(data, no_probes(data), 0.9)).weighted(counts.astype(float), 0.9)
     for row, count in enumerate(counts):
         again = discretise(steps.take(np.repeat(np.arange(steps.n_episodes), count)))
         repeated = gaps(again, no_probes(again), 0.9)
@@ -133,10 +136,57 @@ def test_weighted_episodes_are_repeated_episodes(as_sparse, monkeypatch):
         np.testing.assert_array_equal(found.visits[row], repeated.visits[0])
 
 
+def test_very_many_episodes_are_weighted_in_blocks(monkeypatch):
+    monkeypatch.setattr(tabular, "MOST_BLOCKS", 3)
+    rng = np.random.default_rng(3)
+    steps = sample_chain(rng, *random_chain(rng), 300).cut(4)
+    data = discretise(steps)
+    blocks = Blocks(data, rows_of(data, no_probes(data), 0.9))
+    assert blocks.n == 3
+    counts = np.array([2.0, 0.0, 1.0])
+    found = blocks.weighted(counts[None], 0.9)
+    block = np.arange(steps.n_episodes) * 3 // steps.n_episodes
+    chosen = np.repeat(np.arange(steps.n_episodes), counts[block].astype(int))
+    repeated = gaps(discretise(steps.take(chosen)), no_probes(data), 0.9)
+    np.testing.assert_allclose(found.total[0], repeated.total[0], atol=1e-7)
+
+
+def test_a_portion_at_a_time_finds_what_all_at_once_does(monkeypatch):
+    rng = np.random.default_rng(4)
+    data = discretise(sample_chain(rng, *random_chain(rng), 300).cut(4))
+    probes = Probes(rng, 2, data.moves.n_pairs)
+    whole = gaps(data, probes, 0.9, probe=1)
+    monkeypatch.setattr(copies, "ROWS_AT_ONCE", 70)
+    assert len(list(rows_of(data, probes, 0.9))) >= 4
+    found = gaps(data, probes, 0.9, probe=1)
+    for field in ("total", "visits", "by_memory"):
+        np.testing.assert_allclose(getattr(found, field), getattr(whole, field), atol=1e-9)
+
+
+def test_copies_made_again_are_the_same_copies(monkeypatch):
+    monkeypatch.setattr(copies, "ROWS_AT_ONCE", 70)
+    rng = np.random.default_rng(5)
+    data = discretise(sample_chain(rng, *random_chain(rng), 300).cut(4))
+    simulator = Simulator(data, no_probes(data), 0.9, rng)
+    one, another = simulator.copies(1), simulator.copies(1)
+    first, again, other = (np.concatenate([r.reward for r in x]) for x in (one, one, another))
+    np.testing.assert_array_equal(first, again)
+    assert first.shape != other.shape or (first != other).any()
+    assert sum(np.unique(rows.episode).size for rows in one) == len(data.start)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["i8", "u1", "u8", "f8"]))
+def test_numbering_is_that_of_sorting(seed, dtype):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, rng.choice([5, 200]), 50).astype(dtype)
+    for ours, theirs in zip(numbered(values), np.unique(values, return_inverse=True), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_every_copy_has_as_many_episodes_as_the_data():
     rng = np.random.default_rng(0)
     data = discretise(sample_chain(rng, *random_chain(rng), 200).cut(5))
-    rows = Simulator(data, no_probes(data), 0.9, rng).copies(5)
+    (rows,) = Simulator(data, no_probes(data), 0.9, rng).copies(5)
     assert np.unique(rows.episode).size == 5 * len(data.start)
     for replication in range(5):
         ours = rows.replication == replication
@@ -146,7 +196,7 @@ def test_every_copy_has_as_many_episodes_as_the_data():
 def test_simulated_copies_have_the_transitions_of_the_data():
     rng = np.random.default_rng(0)
     data = discretise(sample_chain(rng, *random_chain(rng), 3000))
-    rows = Simulator(data, no_probes(data), 0.9, rng).copies(40)
+    (rows,) = Simulator(data, no_probes(data), 0.9, rng).copies(40)
     n = data.n_observations
 
     def frequencies(seen, following):

@@ -1,12 +1,15 @@
 """Episodes step by step, those of the data and simulated ones, with memory probes alongside."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from markovlens.evidence.discrete import Discrete
 
+ROWS_AT_ONCE = 400_000  # few enough to stay near the processor's caches
 NEGLIGIBLE = 1e-9  # discounts below this carry nothing over a cut
 
 
@@ -61,6 +64,30 @@ class Rows:
     tail: Float[np.ndarray, "C"]  # γ^(steps left)
     last: Int[np.ndarray, "C"]  # the final observation of the episode
 
+    def completed(self, final: Float[np.ndarray, "R X"]) -> "Rows":
+        """Returns that go on, where an episode was cut, with the value of its final observation."""
+        returns = self.returns.copy()
+        returns[self.cut] += self.tail * final[self.replication[self.cut], self.last]
+        return replace(self, returns=returns)
+
+
+class Portions:
+    """Steps of one or more replications, a portion of their episodes at a time.
+
+    They can be gone through again, and are the same then: made anew, so that one portion is all
+    that is held however many steps there are. An only portion is kept.
+    """
+
+    def __init__(self, make: Callable[[slice], Rows], episodes: int, steps: int):
+        """`make` gives the steps of some of all `episodes`; `steps` is about how many there are."""
+        each = max(1, episodes * ROWS_AT_ONCE // steps)
+        self._make = make
+        self._parts = [slice(i, min(i + each, episodes)) for i in range(0, episodes, each)]
+        self._only = make(self._parts[0]) if len(self._parts) == 1 else None
+
+    def __iter__(self) -> Iterator[Rows]:
+        return map(self._make, self._parts) if self._only is None else iter([self._only])
+
 
 class _History:
     """Collects steps time by time, then works out backwards what followed each of them."""
@@ -78,7 +105,8 @@ class _History:
         if len(lanes):
             self.cuts[len(self.steps) - 1] = (lanes, last)
 
-    def rows(self, replication: Int[np.ndarray, "L"]) -> Rows:
+    def rows(self, replication: Int[np.ndarray, "L"], episode: Int[np.ndarray, "L"]) -> Rows:
+        """Each step's, given those of the lanes."""
         returns, tail = np.zeros(self.lanes), np.zeros(self.lanes)
         last = np.zeros(self.lanes, dtype=np.int64)
         later, tails = [], []
@@ -98,7 +126,7 @@ class _History:
         cut = np.flatnonzero(ahead > NEGLIGIBLE)
         return Rows(
             replication=replication[lane],
-            episode=lane,
+            episode=episode[lane],
             move=move,
             reward=reward,
             bits=bits,
@@ -109,22 +137,28 @@ class _History:
         )
 
 
-def rows_of(data: Discrete, probes: Probes, gamma: float) -> Rows:
+def rows_of(data: Discrete, probes: Probes, gamma: float) -> Portions:
     """The data as one replication."""
-    moves, length = data.moves, data.length
+    return Portions(partial(_watched, data, probes, gamma), len(data.start), len(data.reward))
+
+
+def _watched(data: Discrete, probes: Probes, gamma: float, episodes: slice) -> Rows:
+    """Some of the data's episodes."""
+    moves, start, length = data.moves, data.start[episodes], data.length[episodes]
     history = _History(len(length), gamma)
     order = np.argsort(-length, kind="stable")
     bits = np.zeros(len(length), dtype=np.int64)
     going = np.searchsorted(-length[order], -np.arange(1, length.max() + 1), side="right")
     for t, n in enumerate(going):
         lanes = order[:n]
-        row = data.start[lanes] + t
+        row = start[lanes] + t
         move, now = moves.of_step[row], bits[lanes]
         bits[lanes] = probes(now, moves.pair[move])
         history.add(lanes, move, data.reward[row], now)
         cut = data.truncated[row]
         history.cut(lanes[cut], data.next_observation[row[cut]])
-    return history.rows(np.zeros(len(length), dtype=np.int64))
+    numbers = np.arange(episodes.start, episodes.stop)
+    return history.rows(np.zeros_like(numbers), numbers)
 
 
 class Simulator:
@@ -145,20 +179,30 @@ class Simulator:
         ends = data.start + data.length - 1
         self._limit = np.where(data.truncated[ends], data.length, data.length.max())
 
-    def copies(self, replications: int) -> Rows:
+    def copies(self, replications: int) -> Portions:
         """As many episodes as the data has, for every replication."""
-        episodes = len(self._limit)
-        limit = np.tile(self._limit, replications)
-        replication = np.repeat(np.arange(replications), episodes)
+        seed = int(self.rng.integers(2**63))
+
+        def make(portion: slice) -> Rows:
+            rng = np.random.default_rng([seed, portion.start])
+            return self._simulate(np.arange(portion.start, portion.stop), rng)
+
+        n_episodes, n_steps = len(self._limit), len(self.data.reward)
+        return Portions(make, replications * n_episodes, replications * n_steps)
+
+    def _simulate(self, numbers: Int[np.ndarray, "L"], rng: np.random.Generator) -> Rows:
+        """Some of the copies' episodes; the first belong to the first replication."""
+        replication, episode = np.divmod(numbers, len(self._limit))
+        limit = self._limit[episode]
         moves, end = self.data.moves, self.data.n_observations
-        lanes = np.arange(len(limit))
-        o = self._starts[self.rng.integers(0, len(self._starts), len(lanes))]
+        lanes = np.arange(len(numbers))
+        o = self._starts[rng.integers(0, len(self._starts), len(lanes))]
         bits = np.zeros(len(lanes), dtype=np.int64)
         history = _History(len(lanes), self.gamma)
         t = 0
         while len(lanes):
             t += 1
-            draw = self.rng.random(len(lanes)) * self._count[o]
+            draw = rng.random(len(lanes)) * self._count[o]
             pick = self._first[o] + draw.astype(np.int64)
             move = self._move[pick]
             after, next_bits = moves.next_observation[move], self.probes(bits, moves.pair[move])
@@ -168,4 +212,4 @@ class Simulator:
             history.cut(lanes[cut], after[cut])
             going = ~(over | cut)
             lanes, o, bits = lanes[going], after[going], next_bits[going]
-        return history.rows(replication)
+        return history.rows(replication, numbers)

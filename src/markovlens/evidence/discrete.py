@@ -56,7 +56,7 @@ class Discrete:
     def moves(self) -> Moves:
         after = self.n_observations + 1
         key = (self.observation * self.n_actions + self.action) * after + self.next_observation
-        kinds, of_step = np.unique(key, return_inverse=True)
+        kinds, of_step = numbered(key)
         pairs, pair = np.unique(kinds // after, return_inverse=True)
         return Moves(of_step, kinds % after, pair, pairs // self.n_actions, pairs % self.n_actions)
 
@@ -88,10 +88,25 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
     """The distinct rows, in order, as vectors; and which of them each row is."""
     flat = values.reshape(len(values), -1)
     if flat.shape[1] == 1:
-        kinds, index = np.unique(flat[:, 0], return_inverse=True)
+        kinds, index = numbered(flat[:, 0])
         return kinds[:, None], index
     kinds, index = np.unique(flat, axis=0, return_inverse=True)
     return kinds, index.reshape(-1)
+
+
+def numbered(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
+    """The distinct values, in order, and which of them each is; without sorting, if they are dense.
+
+    >>> [part.tolist() for part in numbered(np.array([7, 5, 7]))]
+    [[5, 7], [1, 0, 1]]
+    """
+    if values.dtype.kind in "iu":
+        low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span <= len(values):
+            seen = np.zeros(span, dtype=bool)
+            seen[values - low] = True
+            return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[values - low]
+    return np.unique(values, return_inverse=True)
 
 
 def visited(kinds: int, steps: int) -> bool:

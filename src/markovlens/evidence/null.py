@@ -1,20 +1,16 @@
 """The test for discrete observations: data against replays of their own effective MDP."""
 
-import math
-
 import numpy as np
 from jaxtyping import Float
 
-from markovlens.evidence.copies import Probes, Simulator, rows_of
+from markovlens.evidence.copies import ROWS_AT_ONCE, Probes, Simulator, rows_of
 from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.estimate import estimate
 from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.interval import Size, size
-from markovlens.evidence.tabular import Sums, completed, replications_at_once
+from markovlens.evidence.tabular import final_values, gaps_of, replications_at_once
 from markovlens.progress import Advance, silent
 
-ROWS_AT_ONCE = 400_000
-LANES_AT_LEAST = 400
 # An observation seen once is followed by the same in every copy: nothing could differ there.
 SEEN_OFTEN = 5
 HYPOTHESIS = "the observations are Markov"
@@ -35,15 +31,17 @@ def tabular_evidence(
     probes = Probes(rng, settings.probes, data.moves.n_pairs)
     kinds = [None, *(probes[i] for i in range(probes.n))]
     observed = rows_of(data, probes, gamma)
-    whole = completed(data, observed, 1)
-    found = [[Sums.of(data, whole, 1, kind).gaps(gamma)] for kind in kinds]
+    final = final_values(data, observed, 1)
+    returns = np.concatenate([rows.completed(final).returns for rows in observed])
+    found = [[gaps] for gaps in gaps_of(data, observed, final, kinds, gamma)]
     simulator = Simulator(data, probes, gamma, rng)
-    portion = _portion(data)
-    for done in range(0, replications, portion):
-        n = min(portion, replications - done)
-        rows = completed(data, simulator.copies(n), n)
-        copies = (Sums.of(data, rows, n, kind).gaps(gamma) for kind in kinds)
-        for of_kind, gaps in zip(found, copies, strict=True):
+    at_once = max(1, ROWS_AT_ONCE // len(data.reward))
+    at_once = min(at_once, replications_at_once(data, m=2, memories=len(kinds)))
+    for done in range(0, replications, at_once):
+        n = min(at_once, replications - done)
+        copies = simulator.copies(n)
+        of_copies = gaps_of(data, copies, final_values(data, copies, n), kinds, gamma)
+        for of_kind, gaps in zip(found, of_copies, strict=True):
             of_kind.append(gaps)
         advance((done + n) / replications)
 
@@ -71,20 +69,9 @@ def tabular_evidence(
         upper=max(discrepancy.upper, *(found.upper for found in sizes)),
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
-        scale=spread(whole.returns),
+        scale=spread(returns),
         thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
     )
-
-
-def _portion(data: Discrete) -> int:
-    """How many replications to simulate at once: their episodes advance side by side.
-
-    Enough of them to amortise a step in Python, few enough rows to stay near the processor's
-    caches, and few enough sums to hold.
-    """
-    lanes = math.ceil(LANES_AT_LEAST / len(data.start))
-    rows = ROWS_AT_ONCE // len(data.reward)
-    return max(1, min(max(lanes, rows), replications_at_once(data, m=2)))
 
 
 def _norm(total: Float[np.ndarray, "R P m"], visits: np.ndarray) -> Float[np.ndarray, "R"]:

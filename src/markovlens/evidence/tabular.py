@@ -18,7 +18,7 @@ visited; and so is M.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +26,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy import sparse
 
-from markovlens.evidence.copies import Probe, Rows
+from markovlens.evidence.copies import Portions, Probe, Rows
 from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.flows import LARGEST_DENSE, Flow, new_flow
 
 CELLS_AT_ONCE = 4_000_000  # numbers held for the replications that are looked at together
+MOST_BLOCKS = 2000  # of episodes, for resampling
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,20 @@ class Sums:
 
         return cls(data, table(None), table(rows.reward), table(rows.returns), probe)
 
+    def __add__(self, other: "Sums") -> "Sums":
+        """Over the steps of both."""
+        return replace(
+            self,
+            count=self.count + other.count,
+            paid=self.paid + other.paid,
+            returned=self.returned + other.returned,
+        )
+
     @property
     def m(self) -> int:
         return self.count.shape[2]
 
-    def _new_flow(self) -> Flow:
+    def new_flow(self) -> Flow:
         """From pairs with memory to observations with memory, nothing yet."""
         cell = self.data.moves.observation[:, None] * self.m + np.arange(self.m)
         return new_flow(len(self.count), cell.ravel(), self.data.n_observations * self.m)
@@ -91,7 +101,7 @@ class Sums:
         target = after * self.m + (bit if self.probe is None else self.probe.after(bit, pair))
         going = np.flatnonzero(target < self.data.n_observations * self.m)
         n, r = len(going), len(self.count)
-        flow = self._new_flow()
+        flow = self.new_flow()
         if n == 0:  # every step ends its episode
             return flow
         flow.add(
@@ -107,13 +117,9 @@ class Sums:
         for table in (self.count, self.paid, self.returned):
             yield self.data.moves.over_pairs(table).reshape(len(table), -1)
 
-    def finals(
-        self, replication: np.ndarray, move: np.ndarray, last: np.ndarray, tail: np.ndarray
-    ) -> Float[np.ndarray, "R X"]:
-        """V¹ of every observation, where returns of a move go on with `tail` times V¹(last)."""
+    def monte_carlo(self, ends: Flow) -> Float[np.ndarray, "R X"]:
+        """V¹ of every observation, where `ends` leads on from pairs whose episodes were cut."""
         visits, _, returned = self._by_pair()
-        ends = self._new_flow()
-        ends.add(replication, self.data.moves.pair[move], last, tail)
         return ends.values(visits, returned, returned.sum(1) / visits.sum(1))
 
     def gaps(self, gamma: float) -> Gaps:
@@ -130,51 +136,83 @@ class Sums:
         return Gaps(total, count, by_memory)
 
 
-def completed(data: Discrete, rows: Rows, replications: int) -> Rows:
-    """Returns that go on, where an episode was cut, with V¹ of its final observation."""
-    if not len(rows.cut):
-        return rows
-    at = rows.replication[rows.cut]
-    plain = Sums.of(data, rows, replications)
-    final = plain.finals(at, rows.move[rows.cut], rows.last, rows.tail)
-    returns = rows.returns.copy()
-    returns[rows.cut] += rows.tail * final[at, rows.last]
-    return replace(rows, returns=returns)
+def final_values(data: Discrete, portions: Portions, replications: int) -> Float[np.ndarray, "R X"]:
+    """V¹ of every observation, with which to complete the returns of episodes that were cut."""
+    plain = ends = None
+    for rows in portions:
+        here = Sums.of(data, rows, replications)
+        plain = here if plain is None else plain + here
+        ends = ends or plain.new_flow()
+        if len(rows.cut):
+            pair = data.moves.pair[rows.move[rows.cut]]
+            ends.add(rows.replication[rows.cut], pair, rows.last, rows.tail)
+    assert plain is not None
+    assert ends is not None
+    return plain.monte_carlo(ends)
 
 
-def replications_at_once(data: Discrete, m: int) -> int:
-    """How many replications to hold the sums of, with a memory of m states."""
-    moves, targets = 3 * len(data.moves.pair) * m, data.n_observations * m
+def gaps_of(
+    data: Discrete,
+    portions: Portions,
+    final: Float[np.ndarray, "R X"],
+    probes: Sequence[Probe | None],
+    gamma: float,
+) -> list[Gaps]:
+    """Δ and M with each of some memories, or none."""
+    sums: list[Sums] = []
+    for rows in portions:
+        whole = rows.completed(final)
+        here = [Sums.of(data, whole, len(final), probe) for probe in probes]
+        sums = [a + b for a, b in zip(sums, here, strict=True)] if sums else here
+    return [of_probe.gaps(gamma) for of_probe in sums]
+
+
+def replications_at_once(data: Discrete, m: int, memories: int = 1) -> int:
+    """How many replications to hold the sums of, with some memories of m states."""
+    moves, targets = 3 * len(data.moves.pair) * m * memories, data.n_observations * m
     flow = data.moves.n_pairs * m * targets if targets <= LARGEST_DENSE else len(data.reward)
     return max(1, CELLS_AT_ONCE // (moves + flow))
 
 
-class Episodes:
-    """The data's sums episode by episode, to count some episodes more often than others."""
+class Blocks:
+    """The data's sums by blocks of episodes, to count some blocks more often than others.
 
-    def __init__(self, data: Discrete, rows: Rows):
+    A block is one episode or, if there are very many, a few that follow one another: enough blocks
+    to resample, and no more sums to hold the more episodes there are.
+    """
+
+    def __init__(self, data: Discrete, portions: Portions):
         self.data = data
-        n_moves, n_episodes = len(data.moves.pair), len(data.start)
+        n_moves, n_episodes, n_seen = len(data.moves.pair), len(data.start), data.n_observations
+        self.n = min(n_episodes, MOST_BLOCKS)
 
-        def by_episode(keys: np.ndarray, size: int, at: np.ndarray, values: np.ndarray) -> Any:
-            return sparse.csr_matrix((values, (keys, at)), shape=(size, n_episodes))
+        def by_block(keys: np.ndarray, size: int, at: np.ndarray, values: np.ndarray) -> Any:
+            block = at * self.n // n_episodes
+            return sparse.csc_matrix((values, (keys, block)), shape=(size, self.n))
 
-        columns = (np.ones(len(rows.move)), rows.reward, rows.returns)
-        self._moves = [by_episode(rows.move, n_moves, rows.episode, x) for x in columns]
-        key = rows.move[rows.cut] * data.n_observations + rows.last
-        ends, index = np.unique(key, return_inverse=True)
-        self._ends = np.divmod(ends, data.n_observations)  # move, last observation
-        self._tails = by_episode(index, len(ends), rows.episode[rows.cut], rows.tail)
+        self._moves = [sparse.csc_matrix((n_moves, self.n)) for _ in range(3)]
+        tails = sparse.csc_matrix((n_moves * n_seen, self.n))
+        for rows in portions:
+            columns = (np.ones(len(rows.move)), rows.reward, rows.returns)
+            here = [by_block(rows.move, n_moves, rows.episode, x) for x in columns]
+            self._moves = [a + b for a, b in zip(self._moves, here, strict=True)]
+            key = rows.move[rows.cut] * n_seen + rows.last
+            tails += by_block(key, n_moves * n_seen, rows.episode[rows.cut], rows.tail)
+        ends, index = np.unique(tails.indices, return_inverse=True)
+        self._ends = np.divmod(ends, n_seen)  # move, last observation
+        self._tails = sparse.csc_matrix((tails.data, index, tails.indptr), (len(ends), self.n))
 
-    def weighted(self, weights: Float[np.ndarray, "R E"], gamma: float) -> Gaps:
-        """Δ with the episodes weighted, once for each row of `weights`."""
+    def weighted(self, weights: Float[np.ndarray, "R B"], gamma: float) -> Gaps:
+        """Δ with the blocks weighted, once for each row of `weights`."""
         count, paid, returned = ((x @ weights.T).T[:, :, None] for x in self._moves)
         sums = Sums(self.data, count, paid, returned)
         if n_ends := self._tails.shape[0]:
             replication = np.repeat(np.arange(len(weights)), n_ends)
             move, last = (np.tile(x, len(weights)) for x in self._ends)
             tail = (self._tails @ weights.T).T.ravel()
-            final = sums.finals(replication, move, last, tail)
+            ends = sums.new_flow()
+            ends.add(replication, self.data.moves.pair[move], last, tail)
+            final = sums.monte_carlo(ends)
             key = replication * sums.count.shape[1] + move
             carried = np.bincount(key, tail * final[replication, last], sums.count.size)
             sums = replace(sums, returned=sums.returned + carried.reshape(sums.count.shape))
