@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from markovlens.envs.battleship import Battleship
-from markovlens.envs.env import TimeLimit, unwrap
+from markovlens.envs.env import TimeLimit, innermost, innermost_state
 from markovlens.envs.rocksample import RockSample
 from markovlens.envs.spaces import Binary, Box
 from markovlens.envs.statistics import EpisodeStatistics, RewardScale
@@ -56,7 +56,7 @@ def test_full_view_of_a_wrapped_environment():
     state, step = env.step(jax.random.key(0), state, jnp.int32(3))
     assert step.observation[4:].tolist() == [0, 0, 0, 1]
     assert env.action_mask(state).tolist() == [True, True, True, False]
-    game, inner = unwrap(env, state)
+    game, inner = innermost(env), innermost_state(env, state)
     assert isinstance(game, Battleship)
     assert inner.shots.tolist() == [8]
 

@@ -178,11 +178,18 @@ class Wrapper(Env[Wrapped[State], Noise]):
         return self.env.full_observation_space
 
 
-def unwrap(env: Env, state: Any) -> tuple[Env, Any]:
-    """The innermost environment and its part of the state: what there is to draw or inspect."""
+def innermost(env: Env) -> Env:
+    """The environment without its wrappers."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
+
+
+def innermost_state(env: Env, state: Any) -> Any:
+    """The part of the state that is the innermost environment's: what there is to draw."""
     while isinstance(env, Wrapper):
         env, state = env.env, state.inner
-    return env, state
+    return state
 
 
 class TimeLimit(Wrapper[State, Noise]):

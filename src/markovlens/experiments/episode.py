@@ -13,7 +13,7 @@ from markovlens.agents.actions import action_distribution, forbid
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import within
 from markovlens.agents.run import Run
-from markovlens.envs.env import Env, unwrap
+from markovlens.envs.env import Env, innermost
 from markovlens.envs.render import episode
 from markovlens.envs.render.stage import artist_for
 from markovlens.envs.spaces import Discrete
@@ -75,7 +75,7 @@ def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episo
         seen.append((_webp(moment.stage.picture(moment.state)), words))
     names = []
     if isinstance(env.action_space, Discrete):
-        artist = artist_for(unwrap(env, moment.state)[0])
+        artist = artist_for(innermost(env))
         names = [artist.action_name(action) for action in range(env.action_space.n)]
     moments = [
         _moment(*looks, thought, discrete=bool(names))

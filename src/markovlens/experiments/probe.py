@@ -22,7 +22,7 @@ from markovlens.agents.actions import action_distribution
 from markovlens.agents.layers import Dense, dense
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.run import Run
-from markovlens.envs.env import Env, unwrap
+from markovlens.envs.env import Env, innermost, innermost_state
 from markovlens.envs.pocman import PocMan
 from markovlens.envs.vector import VectorState, unroll, vector_reset
 from markovlens.progress import Advance, silent
@@ -103,7 +103,7 @@ def food_cells(env: Env) -> Int[np.ndarray, "C"]:
 
 
 def pocman_of(env: Env) -> PocMan:
-    inner, _ = unwrap(env, jax.eval_shape(env.reset, jax.random.key(0))[0])
+    inner = innermost(env)
     if not isinstance(inner, PocMan):
         raise ValueError(f"the pellet probe is for PocMan, and this is {type(inner).__name__}")
     return inner
@@ -119,7 +119,7 @@ def _play(env: Env, network: ActorCritic, memory: Array, state: VectorState, key
     def act(memory: Array, state: VectorState, noise_t: Array) -> tuple[Array, Array, Array]:
         memory = network.step(flatten(state.observation), memory, state.first)
         action = distribution.sample(network.outputs(memory).action, noise_t)
-        return memory, action, unwrap(env, state.env_state)[1].food
+        return memory, action, innermost_state(env, state.env_state).food
 
     memory, state, seen, food = unroll(env, act, memory, state, env_key, CHUNK, noise)
     return memory, state, (jax.vmap(flatten)(seen.observation), seen.first, food)

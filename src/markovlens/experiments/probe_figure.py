@@ -11,7 +11,7 @@ import polars as pl
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from markovlens.agents.run import Run
-from markovlens.envs.env import unwrap
+from markovlens.envs.env import innermost_state
 from markovlens.envs.render import episode
 from markovlens.envs.render.artist import INK, PAPER
 from markovlens.envs.render.canvas import Canvas
@@ -192,7 +192,7 @@ def _movie(
     places = (rows_columns[:, ::-1] + 0.5) * CELL
     player = _Player(subjects)
     states = [
-        unwrap(env, moment.state)[1]
+        innermost_state(env, moment.state)
         for moment in episode.play(env, player, "pocman", seed, SHOWN_STEPS)
     ]
     frames = []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from markovlens.envs.env import Env, Step, Wrapper, unwrap
+from markovlens.envs.env import Env, Step, innermost, innermost_state
 from markovlens.envs.render.artist import (
     FAINT,
     INK,
@@ -42,7 +42,7 @@ class Stage:
 
     def __init__(self, env: Env, title: str):
         self._env, self._title = env, title
-        self._inner = _innermost(env)
+        self._inner = innermost(env)
         self._artist = artist_for(self._inner)
         self._plain = PlainArtist(self._inner)
         self._window: Any = None
@@ -76,7 +76,7 @@ class Stage:
         canvas = Canvas(width + width % 2, height + height % 2, PAPER)  # video wants even sides
         canvas.rectangle((GAP - 6, GAP - 6), (artist.width + 12, artist.height + 12),
                          artist.background, radius=8)  # fmt: skip
-        artist.draw(canvas.at(GAP, GAP), unwrap(self._env, state)[1], self._action)
+        artist.draw(canvas.at(GAP, GAP), innermost_state(self._env, state), self._action)
         panel = canvas.at(panel_x, GAP)
         panel.text((0, 8), "what the agent sees", FAINT, 14)
         observation, shows = self._seen()
@@ -121,7 +121,7 @@ class Stage:
 
     def text(self, state: Any) -> str:
         """The same moment for a terminal."""
-        lines = self._artist.text(unwrap(self._env, state)[1], self._action)
+        lines = self._artist.text(innermost_state(self._env, state), self._action)
         status, sees = self.caption().split("\n", 1)
         return "\n".join([f"{self._title}  {status}", *lines, sees])
 
@@ -162,9 +162,3 @@ def artist_for(env: Env) -> Artist:
         Tabular: TabularArtist,
     }
     return artists.get(type(env), PlainArtist)(env)
-
-
-def _innermost(env: Env) -> Env:
-    while isinstance(env, Wrapper):
-        env = env.env
-    return env
