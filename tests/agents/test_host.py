@@ -6,10 +6,11 @@ import pytest
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.evaluate import evaluate
-from markovlens.agents.host import Player, host_env, is_host_env, program_for
+from markovlens.agents.host import Player, host_env, program_for
 from markovlens.agents.networks import actor_critic
 from markovlens.agents.run import load_run
 from markovlens.agents.training import complete, train
+from markovlens.envs.registry import is_gymnasium_id
 from markovlens.experiments.report import write_report
 
 pytest.importorskip("gymnasium")
@@ -18,10 +19,10 @@ BLIND = PPOConfig(env="CartPole-v1", hide=(1, 3), latent=8, n_steps=32, steps=12
 
 
 def test_gymnasium_ids_are_told_from_our_names():
-    assert is_host_env("CartPole-v1")
-    assert is_host_env("ALE/Pong-v5")
+    assert is_gymnasium_id("CartPole-v1")
+    assert is_gymnasium_id("ALE/Pong-v5")
     assert not any(
-        is_host_env(name) for name in ("tmaze-5", "pocman", "rocksample-11-11", "x.POMDP")
+        is_gymnasium_id(name) for name in ("tmaze-5", "pocman", "rocksample-11-11", "x.POMDP")
     )
 
 

@@ -63,6 +63,7 @@ def test_json_and_a_picture(capsys, logs):
     [
         (["nothing.npz"], "there is no file"),
         (["no-such-env"], "unknown environment"),
+        (["CartPol-v1"], "Did you mean: `CartPole`?"),
         (["markov.npz", "--mask", "a"], "unknown entry of the observation 'a'"),
         (["markov.npz", "--mask", "0"], "a mask needs vector observations"),
         (["markov.npz", "--gamma", "2"], "gamma must be in"),

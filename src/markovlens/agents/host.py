@@ -4,7 +4,6 @@ What an outside environment does cannot be saved, so a run that is continued
 starts its episodes anew; everything else goes on as it was.
 """
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from markovlens.agents.program import (
 )
 from markovlens.agents.rollout import Rollout, within
 from markovlens.envs.env import Env
+from markovlens.envs.registry import is_gymnasium_id
 
 if TYPE_CHECKING:
     from markovlens.envs.adapters.from_gymnasium import HostVectorEnv
@@ -51,21 +51,16 @@ class HostState(eqx.Module):
 
 def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostProgram":
     """The program that trains these runs."""
-    if env is None and is_host_env(specs[0].config.env):
+    if env is None and is_gymnasium_id(specs[0].config.env):
         return HostProgram(specs)
     return Program(specs, env)
 
 
 def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorEnv":
     """What the agent of this config meets: its spaces and its discount, wherever it is stepped."""
-    if env is None and is_host_env(config.env):
+    if env is None and is_gymnasium_id(config.env):
         return host_env(config)
     return agent_env(config, seed, env)
-
-
-def is_host_env(name: str) -> bool:
-    """Whether this is a Gymnasium id: it ends in a version, like CartPole-v1."""
-    return re.fullmatch(r"(\S+[/:])?[\w.-]+-v\d+", name) is not None
 
 
 def host_env(config: PPOConfig) -> "HostVectorEnv":

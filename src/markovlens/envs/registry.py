@@ -40,6 +40,15 @@ def make(name: str, seed: int = 0, time_limit: int = TIME_LIMIT) -> Env:
     return env if ends_by_itself else TimeLimit(env, time_limit)
 
 
+def is_gymnasium_id(name: str) -> bool:
+    """Whether this names a Gymnasium environment: it ends in a version, or begins with a module.
+
+    >>> is_gymnasium_id("CartPole-v1"), is_gymnasium_id("tmaze-5")
+    (True, False)
+    """
+    return re.fullmatch(r"\S+:\S+|(\S+/)?[\w.-]+-v\d+", name) is not None
+
+
 def names() -> list[str]:
     """The names that `make` knows, one or two of each family of any size."""
     from markovlens.pomdp import library
@@ -82,7 +91,8 @@ def _tabular(name: str) -> Env:
         return Tabular(library.load(name))
     if name.lower().endswith(".pomdp"):
         return Tabular(library.resolve(name))
-    raise unknown_name("environment", name, names())
+    unknown = unknown_name("environment", name, names())
+    raise ValueError(f"{unknown}; Gymnasium's go by name and version, like CartPole-v1")
 
 
 _FAMILIES = (

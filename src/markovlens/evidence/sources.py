@@ -47,21 +47,16 @@ def resolve(source: str | os.PathLike[str], seed: int = 0) -> Any:
         return load(source)
     from markovlens.envs import registry
 
-    try:
-        return registry.make(source, seed=seed)
-    except ValueError as unknown:
-        return _gymnasium(source, unknown)
+    if registry.is_gymnasium_id(source):
+        return _gymnasium(source)
+    return registry.make(source, seed=seed)
 
 
-def _gymnasium(source: str, unknown: ValueError) -> Any:
+def _gymnasium(source: str) -> Any:
     try:
         import gymnasium
     except ImportError:
-        raise ValueError(
-            f"{unknown}; Gymnasium's need the extra: pip install 'markovlens[gym]'"
-        ) from None
-    if source not in gymnasium.registry and "/" not in source and ":" not in source:
-        raise unknown
+        raise ValueError(f"{source} needs Gymnasium: pip install 'markovlens[gym]'") from None
     try:
         return gymnasium.make(source)
     except (gymnasium.error.Error, ImportError) as error:
