@@ -22,6 +22,8 @@ grid.beta = [0.5]
         (GOOD.replace("[0.5]", "[]"), (), "the grid of agent 'ld' is empty"),
         (GOOD.replace("grid.beta = [0.5]", ""), ("--stage", "sweep"), "there is nothing to sweep"),
         (GOOD, ("--scale", "tiny"), "unknown scale 'tiny'"),
+        (GOOD, ("--tasks", "tmaze-2"), "unknown task 'tmaze-2'; did you mean 'tmaze-1'?"),
+        (GOOD, ("--agents", "rnn"), "unknown agent 'rnn'"),
         (GOOD, ("--workers", "0"), "at least one worker is needed"),
         (GOOD, ("--batch", "0"), "at least one run must train at a time"),
         (GOOD, ("--gpus", "1"), "--gpus are for --executor ray"),

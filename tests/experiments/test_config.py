@@ -51,6 +51,16 @@ def test_the_grid_is_every_combination_on_every_task():
     assert points == {(lr, beta) for lr in (0.1, 0.01) for beta in (0.0, 0.5, 1.0)}
 
 
+def test_a_part_of_an_experiment():
+    whole = parse_experiment(SMALL)
+    tasks, agents = [t.name for t in whole.tasks], [a.name for a in whole.agents]
+    assert whole.only([], []) == whole
+    part = whole.only(["tiger"], agents[:1])
+    assert ([t.name for t in part.tasks], [a.name for a in part.agents]) == (["tiger"], agents[:1])
+    assert set(part.candidates()) < set(whole.candidates())
+    assert whole.only(tasks[::-1], []) == whole
+
+
 def test_the_more_special_option_wins():
     experiment = parse_experiment(SMALL)
     latent = {s.task: s.config.latent for s in experiment.candidates()}

@@ -14,6 +14,8 @@ def sweep(
     out: Path | None = None,
     stage: Literal["all", "sweep", "report"] = "all",
     scale: str = "paper",
+    tasks: tuple[str, ...] = (),
+    agents: tuple[str, ...] = (),
     workers: int | None = None,
     batch: int = 6,
     executor: Literal["local", "ray"] = "local",
@@ -35,6 +37,8 @@ def sweep(
         out: where the results go; results/NAME-SCALE if not given (results/NAME for "paper").
         stage: sweep tries the grids, report judges what was chosen, all does both.
         scale: one of the file's [scale.…] tables, or "paper" for the file as it stands.
+        tasks: do only these now; the others can follow, into the same folder.
+        agents: do only these now.
         workers: processes on this machine; one a core if not given.
         batch: runs that train together in one program, at most; on a GPU more are faster.
         executor: local, or ray: the Ray cluster named by RAY_ADDRESS, or a local one.
@@ -55,7 +59,7 @@ def sweep(
     name = path.stem if scale == "paper" else f"{path.stem}-{scale}"
     folder = out or Path("results") / name
     stages: tuple[Stage, ...] = ("sweep", "report") if stage == "all" else (stage,)
-    experiment = read_experiment(path, scale)
+    experiment = read_experiment(path, scale).only(tasks, agents)
     if executor == "local" and (cpus, gpus) != (1.0, 0.0):
         raise ValueError("--cpus and --gpus are for --executor ray; --workers is for local")
     if executor == "ray" and workers is not None:
@@ -63,7 +67,9 @@ def sweep(
     chosen: Executor = RayExecutor(cpus, gpus) if executor == "ray" else LocalExecutor(workers)
     prepare_jax()
     with progress_bar(experiment.title, total=total_steps(experiment, stages)) as advance:
-        outcome = run_sweep(path, folder, stages, scale, chosen, batch, advance)
+        outcome = run_sweep(
+            path, folder, stages, scale, chosen, batch, advance, tasks=tasks, agents=agents
+        )
     if outcome.failed:
         print(
             f"{len(outcome.failed)} of {len(outcome.units)} units failed, the first with: "

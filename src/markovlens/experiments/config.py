@@ -30,7 +30,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -111,6 +111,18 @@ class Experiment:
 
     def task(self, name: str) -> Task:
         return next(task for task in self.tasks if task.name == name)
+
+    def only(self, tasks: Sequence[str], agents: Sequence[str]) -> "Experiment":
+        """The part with these tasks and agents; where none are named, with all."""
+        for kind, names, known in (("task", tasks, self.tasks), ("agent", agents, self.agents)):
+            for name in names:
+                if name not in (one.name for one in known):
+                    raise unknown_name(kind, name, (one.name for one in known))
+        return replace(
+            self,
+            tasks=tuple(task for task in self.tasks if task.name in tasks or not tasks),
+            agents=tuple(agent for agent in self.agents if agent.name in agents or not agents),
+        )
 
     def setting(self, task: Task, agent: Agent, chosen: Options) -> Setting:
         """One point: the task's and the agent's options with `chosen` on top."""

@@ -36,16 +36,19 @@ def sweep(
     executor: Executor | None = None,
     batch: int = BATCH,
     progress: Advance = silent,
+    tasks: Sequence[str] = (),
+    agents: Sequence[str] = (),
 ) -> Outcome:
     """Run the experiment in a TOML file and keep what comes in the folder `out`.
 
     The stage `sweep` trains every setting of every grid with the sweep seeds; `report` trains, with
     the report seeds, the setting with the largest area under the curve, or the one that the file
-    selects. Finished work is never repeated, and several processes may work in one folder.
+    selects. Finished work is never repeated, and several processes may work in one folder. With
+    `tasks` or `agents`, only theirs is done, and the rest can be later.
 
     Example: `sweep("my-experiment.toml", "results/mine")`.
     """
-    experiment, results = read_experiment(file, scale), Path(out)
+    experiment, results = read_experiment(file, scale).only(tasks, agents), Path(out)
     keep_experiment(Path(file), scale, results)
     executor = LocalExecutor() if executor is None else executor
     units: list[Unit] = []
