@@ -128,6 +128,15 @@ def test_curves_are_drawn_through_the_means(results, tmp_path):
         assert pl.read_parquet(numbers).height == results.curves.height
 
 
+def test_few_seeds_are_drawn_one_by_one(tmp_path):
+    """Two seeds have an interval so wide that nothing else would be seen."""
+    for n, bands, lines in ((2, 0, 3), (5, 1, 1)):
+        seeds = [rows("tiger", "ld", seed, [1.0, 2.0 + seed]) for seed in range(n)]
+        write_parquet(tmp_path / "curves.parquet", pl.concat(seeds))
+        (panel,) = learning_curves(Results(tmp_path / "curves.parquet"), "return").axes
+        assert (len(panel.collections), len(panel.get_lines())) == (bands, lines)
+
+
 def test_hyperparameter_table_is_the_papers():
     table = table_hyperparameters(read_experiment(find_experiment("fig-ppo")))
     assert table[0]["lam2"] == "0.1, 0.5, 0.7, 0.9, 0.95"

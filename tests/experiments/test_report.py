@@ -108,7 +108,12 @@ PRESS_EVERYTHING = """
 const said = { errors: window.errors };
 const all = (selector) => [...document.querySelectorAll(selector)];
 const means = () => all("#charts path.mean").length;
+said.numbers = [2e5, 1.5e6, -3e7, 12345, 0.25, 100].map(short);
 said.charts = all("#charts .card svg").length;
+said.fit = all(".card svg").every((svg) => {
+  const room = svg.parentElement.clientWidth - svg.viewBox.baseVal.width;
+  return room >= 0 && room < 40;
+});
 said.lines = means();
 said.discrepancy = all("#discrepancy-charts path.mean").length;
 said.finals = all("#final-charts circle").length;
@@ -155,12 +160,12 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     config = PPOConfig(env="tmaze-2", algo="ld", steps=2048, latent=8)
     train(config, seeds=[0, 1], out=folder / "ld")
-    others = [rows("tmaze-2", "rnn", seed, [1.0, 2.0]) for seed in (0, 1)]
+    others = [rows(task, "rnn", i, [1.0, 2.0]) for task in ("tmaze-2", "tmaze-5") for i in (0, 1)]
     one_critic = pl.concat(others).with_columns(pl.lit(None, pl.Float64).alias("discrepancy"))
     write_parquet(folder / "rnn.parquet", one_critic)
     sources = [folder / "ld", folder / "rnn.parquet"]
     written = write_report(sources, folder / "report.html", max_steps=12)
-    assert (written.n_runs, written.n_episodes) == (4, 1)
+    assert (written.n_runs, written.n_episodes) == (6, 1)
     return written.path
 
 
@@ -200,11 +205,13 @@ def test_the_page_works_in_a_browser(page, width, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     said = json.loads(re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)[1])
     assert said["errors"] == []
-    assert (said["charts"], said["lines"], said["discrepancy"]) == (1, 2, 1)
-    assert said["finals"] == 2 * 2 + 2  # a dot for each seed, and each mean
-    assert (said["hidden"], said["back"]) == (1, 2)
+    assert said["numbers"] == ["200k", "1.5M", "-30M", "12.3k", "0.25", "100"]
+    assert (said["charts"], said["lines"], said["discrepancy"]) == (2, 3, 1)
+    assert said["fit"]  # each is as wide as its card, also where two stand side by side
+    assert said["finals"] == 6 + 3  # a dot for each seed, and each mean
+    assert (said["hidden"], said["back"]) == (2, 3)
     assert said["metricChanges"]
-    assert said["seeds"] == 2 * 2 + 2
+    assert said["seeds"] == 6 + 3
     assert "steps" in said["tip"]
     clock, odds, frame = said["start"]
     assert clock.startswith("0 / ")

@@ -1,5 +1,6 @@
 """The paper's learning curves: the mean over seeds with its 95% interval, task by task.
 
+Where seeds are few, they are drawn one by one instead of the interval, which would be all one saw.
 Each figure is a function from results to a picture; `Results` says where the numbers come from.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.pictures import paper_style, save_figure
 from markovlens.experiments.results import Results, matrix
-from markovlens.experiments.stats import mean_interval
+from markovlens.experiments.stats import FEW_SEEDS, mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def _figure(results: Results, metric: str, out: Path, name: str, columns: int = 
 
 
 def learning_curves(results: Results, metric: str, columns: int = 2) -> "Figure":
-    """One panel a task, one line an agent, a band for its 95% interval over seeds."""
+    """One panel a task, one line an agent, a band for its 95% interval or a line for each seed."""
     with paper_style():
         return _panels(results, metric, columns)
 
@@ -88,7 +89,10 @@ def _draw(panel: "Axes", steps: np.ndarray, curves: np.ndarray, agent: str, colo
     label = f"{agent_label(agent)}, {len(curves)} seed{'s' * (len(curves) != 1)}"
     style: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2} if bound else {"linewidth": 1.8}
     panel.plot(steps, mean, color=colour, label=label, **style)
-    panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    if len(curves) < FEW_SEEDS:
+        panel.plot(steps, curves.T, color=colour, alpha=0.45, linewidth=0.6)
+    else:
+        panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _legend(figure: "Figure", panels: Any, columns: int) -> None:

@@ -19,7 +19,7 @@ import polars as pl
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
-from markovlens.experiments.stats import Estimate, mean_interval
+from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
 from markovlens.experiments.tables import table_comparison
 from markovlens.files import write_text
 from markovlens.progress import Advance, silent
@@ -135,7 +135,8 @@ def _task(name: str, rows: pl.DataFrame, metrics: Sequence[str]) -> dict[str, An
         known = scores[np.isfinite(scores)]
         if len(known):
             mean = mean_interval(known)
-            finals.append({"agent": agent, "scores": _plain(known)} | _named(mean))
+            seen = {"agent": agent, "scores": _plain(known), "few": len(known) < FEW_SEEDS}
+            finals.append(seen | _named(mean))
     return {"name": name, "label": task_label(name), "curves": curves, "finals": finals}
 
 
@@ -147,7 +148,11 @@ def _curve(rows: pl.DataFrame, metric: str) -> dict[str, Any]:
     mean, low, high = mean_interval(seeds)
     if metric in NEVER_NEGATIVE:
         low = np.maximum(low, 0.0)
-    curve = {"steps": steps.tolist(), "seeds": [_plain(seed) for seed in seeds]}
+    curve = {
+        "steps": steps.tolist(),
+        "seeds": [_plain(seed) for seed in seeds],
+        "few": len(seeds) < FEW_SEEDS,
+    }
     return curve | _named(Estimate(mean, low, high))
 
 

@@ -11,6 +11,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
+FEW_SEEDS = 5  # with fewer, an interval is so wide that pictures show the seeds instead
+
 Scores = Float[np.ndarray, "seeds"]
 
 

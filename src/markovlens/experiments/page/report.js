@@ -16,10 +16,10 @@ function make(tag, attributes = {}, ...children) {
 
 function short(x) {
   if (x === null || x === undefined) return "–";
-  const size = Math.abs(x);
-  if (size >= 1e6) return (x / 1e6).toPrecision(3).replace(/\.?0+$/, "") + "M";
-  if (size >= 1e4) return (x / 1e3).toPrecision(3).replace(/\.?0+$/, "") + "k";
-  return String(Number(x.toPrecision(4)));
+  const size = Math.abs(x), digits = (value, n) => String(Number(value.toPrecision(n)));
+  if (size >= 1e6) return digits(x / 1e6, 3) + "M";
+  if (size >= 1e4) return digits(x / 1e3, 3) + "k";
+  return digits(x, 4);
 }
 
 function ticks(low, high, about) {
@@ -77,12 +77,12 @@ function drawCurves(card, task, metric) {
   card.querySelector("svg")?.remove();
   if (!lines.length) return;
   const width = Math.max(260, card.clientWidth - 26), height = Math.min(360, Math.max(190, width * 0.55));
-  const ys = lines.flatMap(([, l]) => (state.single ? l.seeds.flat() : [...l.mean, ...l.low, ...l.high]));
+  const ys = lines.flatMap(([, l]) => (state.single || l.few ? l.seeds.flat() : [...l.mean, ...l.low, ...l.high]));
   const last = Math.max(...lines.map(([, l]) => l.steps.at(-1)));
   const { svg, x, y, box } = frame(width, height, [0, last], range(ys));
   for (const [name, line] of lines) {
     const colour = agents.get(name).colour;
-    if (state.single) {
+    if (state.single || line.few) {
       for (const seed of line.seeds) {
         svg.append(make("path", { d: path(line.steps, seed, x, y), fill: "none", stroke: colour, "stroke-width": 1, opacity: 0.55 }));
       }
@@ -130,7 +130,7 @@ function drawFinals(card, task) {
   const shown = task.finals.filter((f) => !state.hidden.has(f.agent));
   if (!shown.length) return;
   const width = Math.max(260, card.clientWidth - 26), row = 46, height = shown.length * row + 30;
-  const all = shown.flatMap((f) => [...f.scores, f.low, f.high]);
+  const all = shown.flatMap((f) => (f.few ? f.scores : [...f.scores, f.low, f.high]));
   const [x0, x1] = range(all);
   const left = 12, x = (v) => left + ((v - x0) / (x1 - x0)) * (width - 2 * left);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
@@ -142,22 +142,20 @@ function drawFinals(card, task) {
     const { colour, label } = agents.get(f.agent), y = i * row + 32;
     const spread = f.low === null ? "one seed" : `[${short(f.low)}, ${short(f.high)}], ${f.scores.length} seeds`;
     svg.append(make("text", { x: left, y: y - 14 }, `${label}: ${short(f.mean)} ${spread}`));
-    if (f.low !== null) svg.append(make("line", { x1: x(f.low), x2: x(f.high), y1: y, y2: y, stroke: colour, "stroke-width": 3 }));
+    if (!f.few) svg.append(make("line", { x1: x(f.low), x2: x(f.high), y1: y, y2: y, stroke: colour, "stroke-width": 3 }));
     for (const s of f.scores) svg.append(make("circle", { cx: x(s), cy: y, r: 3, fill: colour, opacity: 0.45 }));
     svg.append(make("circle", { cx: x(f.mean), cy: y, r: 5.5, fill: colour, stroke: "var(--card)", "stroke-width": 1.5 }));
   });
   card.append(svg);
 }
 
-const drawn = [];  // every chart: how to draw it again
+const drawn = [];  // every chart: how to draw it; first when all are there, for they share the width
 function card(parent, task, draw) {
   const tip = make("div", { class: "tip" });
   tip.hidden = true;
   const box = make("div", { class: "card" }, make("h3", {}, task.label), tip);
   parent.append(box);
-  const redraw = () => draw(box, task);
-  drawn.push(redraw);
-  redraw();
+  drawn.push(() => draw(box, task));
 }
 const redrawAll = () => drawn.forEach((redraw) => redraw());
 
@@ -296,6 +294,7 @@ for (const p of data.pictures) {
 table(byId("hyperparameters"), data.settings);
 byId("sweep").hidden = !data.budgets.length;
 table(byId("budgets"), data.budgets);
+redrawAll();
 byId("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
