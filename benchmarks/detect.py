@@ -340,6 +340,7 @@ def speed() -> None:
     for name, n in (
         ("T-maze 5", 100_000),
         ("T-maze 5", 400_000),
+        ("T-maze 5", 1_600_000),
         ("Tiger", 100_000),
         ("FrozenLake", 100_000),
         ("Taxi", 100_000),
