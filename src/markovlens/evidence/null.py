@@ -35,6 +35,7 @@ def tabular_evidence(
     returns = np.concatenate([rows.completed(final).returns for rows in observed])
     found = [[gaps] for gaps in gaps_of(data, observed, final, kinds, gamma)]
     simulator = Simulator(data, probes, gamma, rng)
+    # Episodes advance side by side: enough to make a step in Python worth it, few enough to hold.
     at_once = max(1, ROWS_AT_ONCE // len(data.reward))
     at_once = min(at_once, replications_at_once(data, m=2, memories=len(kinds)))
     for done in range(0, replications, at_once):
