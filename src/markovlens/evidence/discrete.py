@@ -101,11 +101,12 @@ def numbered(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
     [[5, 7], [1, 0, 1]]
     """
     if values.dtype.kind in "iu":
-        low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
-        if span <= len(values):
-            seen = np.zeros(span, dtype=bool)
-            seen[values - low] = True
-            return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[values - low]
+        low, high = int(values.min()), int(values.max())
+        if high - low < len(values) and high <= np.iinfo(np.int64).max:
+            place = values.astype(np.int64) - low  # small integers would overflow
+            seen = np.zeros(high - low + 1, dtype=bool)
+            seen[place] = True
+            return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[place]
     return np.unique(values, return_inverse=True)
 
 
