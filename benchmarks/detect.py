@@ -200,8 +200,8 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
     their linear and quadratic prediction from present and action, are correlated with the last
     components less theirs; the largest correlation, by Bonferroni.
     """
+    from markovlens.evidence.columns import lag
     from markovlens.evidence.discrete import discretise
-    from markovlens.evidence.history import lag
 
     rng = np.random.default_rng([seed, 99])
     inside = data.time >= 1
@@ -228,7 +228,7 @@ def next_observation_p(data: Trajectories, seed: int) -> float:
     from scipy.special import ndtr
 
     then = data.next_observation.reshape(len(data), -1).astype(float)
-    last = lag(flat, data, 1)[inside]
+    last = lag(flat, data.time, 1)[:][inside]
     now, then = flat[inside], then[inside]
     action = data.action.reshape(len(data), -1)[inside].astype(float)
     base = np.hstack([now, action])
@@ -337,16 +337,22 @@ def speed() -> None:
         features = Smooth(rng, 4, 100, (1.0, 2.5), products=True)
         took(f"LSTD(0.9), {n:,} steps, 100 tabular features", lstd, data, one_hot(100), 0.99, 0.9)
         took(f"LSTD(0.9), {n:,} steps, 115 smooth features", lstd, smooth, features, 0.99, 0.9)
-    for name, n in (
-        ("T-maze 5", 100_000),
-        ("T-maze 5", 400_000),
-        ("T-maze 5", 1_600_000),
-        ("Tiger", 100_000),
-        ("FrozenLake", 100_000),
-        ("Taxi", 100_000),
+    for name, n, frames in (
+        ("T-maze 5", 100_000, 0),
+        ("T-maze 5", 400_000, 0),
+        ("T-maze 5", 1_600_000, 0),
+        ("T-maze 5", 100_000, 8),
+        ("T-maze 5", 400_000, 8),
+        ("Tiger", 100_000, 0),
+        ("FrozenLake", 100_000, 0),
+        ("Taxi", 100_000, 0),
+        ("CartPole", 50_000, 0),
+        ("CartPole", 200_000, 0),
+        ("CartPole without velocities", 50_000, 8),
     ):
-        asked = partial(detect, gamma=CASES[name].gamma, frames=0)
-        took(f"detect, {name}, {n:,} steps", asked, CASES[name].sample(n, FRESH))
+        asked = partial(detect, gamma=CASES[name].gamma, frames=frames)
+        what = f"detect, {name}, {n:,} steps" + (f", stacks up to {frames}" if frames else "")
+        took(what, asked, CASES[name].sample(n, FRESH))
 
 
 def took(what: str, work: Callable[..., object], *arguments: object) -> None:

@@ -58,6 +58,14 @@ def test_json_and_a_picture(capsys, logs):
     assert picture.stat().st_size > 1000
 
 
+def test_a_part_of_a_long_log_is_enough(capsys, logs):
+    source = str(logs / "merged.npz")
+    _, printed = run(capsys, source, "--gamma", "0.9", "--most", "1500", *QUICK)
+    assert printed.out.count("of 3,000 steps were looked at") == 1
+    assert " steps, " in printed.out
+    assert "data           3,000" not in printed.out
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
@@ -66,6 +74,7 @@ def test_json_and_a_picture(capsys, logs):
         (["CartPol-v1"], "Did you mean: `CartPole`?"),
         (["markov.npz", "--mask", "a"], "unknown entry of the observation 'a'"),
         (["markov.npz", "--mask", "0"], "a mask needs vector observations"),
+        (["markov.npz", "--most", "0"], "most must be at least 1"),
         (["markov.npz", "--gamma", "2"], "gamma must be in"),
         (["markov.npz", "--plot", "a.jpg"], "must end in .png, .svg or .pdf"),
     ],

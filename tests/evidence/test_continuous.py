@@ -83,6 +83,7 @@ def test_a_probe_learns_only_what_the_present_does_not_say():
         lambda rows: before[rows],
         column,
         rng.integers(0, 4, n),
+        [slice(0, 1500), slice(1500, n)],
     )
     # before = now + fresh noise, so what is left of the column is half of that noise.
     expected = 0.5 * (before - now)[:, 0]

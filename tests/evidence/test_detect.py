@@ -1,13 +1,18 @@
 import json
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from markovlens.evidence import copies, tabular
+from markovlens.evidence import continuous, copies, inputs, lstd, tabular
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.detect import detect
+from markovlens.evidence.discrete import discretise
+from markovlens.evidence.finding import Settings
+from markovlens.evidence.null import tabular_evidence
 from markovlens.evidence.plot import plot_detection
+from markovlens.evidence.stacking import Stack
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import drifting_points, random_chain, sample_chain
 
@@ -237,19 +242,58 @@ def test_what_cannot_be_asked_is_refused(tmp_path):
     assert detect(tmp_path / "log.npz", gamma=0.9, frames=0, **QUICK).steps == len(data)
 
 
+def test_of_a_long_log_some_episodes_are_looked_at(tmp_path):
+    data = delayed(np.random.default_rng(0), 3000, 2)
+    part = detect(data, gamma=0.9, most=1500, frames=0, **QUICK)
+    assert 1400 < part.steps <= 1500
+    assert f"{part.steps:,} of {len(data):,} steps were looked at" in part.notes[0]
+    assert part == detect(data, gamma=0.9, most=1500, frames=0, **QUICK)
+    whole = detect(data, gamma=0.9, frames=0, **QUICK)
+    assert whole.steps == len(data)
+    assert not any("looked at" in note for note in whole.notes)
+    endless = data.replace(terminated=np.zeros(len(data), dtype=bool))
+    endless = endless.replace(truncated=np.zeros(len(data), dtype=bool))
+    assert endless.n_episodes == 1
+    assert 0 < detect(endless, gamma=0.9, most=2000, frames=0, **QUICK).steps <= 2000
+
+
+def most_memory(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    work()
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
+
+
 def test_memory_grows_with_the_kinds_of_steps_not_their_number(monkeypatch):
     """Beyond the data and its indices, one portion of simulated steps and sums is all there is."""
     monkeypatch.setattr(copies, "ROWS_AT_ONCE", 5000)
     monkeypatch.setattr(tabular, "MOST_BLOCKS", 100)
+    rng = np.random.default_rng(0)
+    chain = random_chain(rng)
+
+    def most(steps: int, stack: Stack) -> int:
+        data = sample_chain(rng, *chain, steps).cut(10)
+        settings = Settings(0.9, replications=20, probes=2)
+        return most_memory(lambda: tabular_evidence(stack.numbers(discretise(data)), settings, rng))
+
+    for stack in (Stack(), Stack(2)):
+        few, many = most(20_000, stack), most(80_000, stack)
+        # Bytes a step, for indices; all rows at once take 1100, and stacks of vectors 580.
+        assert (many - few) / 60_000 < 140
+
+
+def test_memory_grows_little_with_the_steps_of_continuous_observations(monkeypatch):
+    """Features of a portion are held, hundreds of numbers a step; for the others, a few."""
+    for module in (continuous, inputs, lstd):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 1024)
+    monkeypatch.setattr(inputs, "SCALED_BY", 5000)
+    rng = np.random.default_rng(0)
 
     def most(steps: int) -> int:
-        rng = np.random.default_rng(0)
-        data = sample_chain(rng, *random_chain(rng), steps).cut(10)
-        tracemalloc.start()
-        detect(data, gamma=0.9, replications=20, probes=4, frames=0)
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
+        data, stack = drifting_points(rng, steps, hidden=False), Stack(3, previous_action=True)
+        ask = continuous.continuous_evidence
+        return most_memory(lambda: ask(data, Settings(0.9), rng, stack))
 
-    few, many = most(40_000), most(160_000)
-    assert (many - few) / 120_000 < 120  # bytes a step, for indices; all rows at once take 1100
+    few, many = most(10_000), most(30_000)
+    assert (many - few) / 20_000 < 200  # bytes a step; with all inputs at once, 1300

@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from markovlens.evidence.history import decayed_past, discounted_sum_to_end, lag
-from markovlens.evidence.stacking import stack
+from markovlens.evidence.columns import lag
+from markovlens.evidence.discrete import discretise
+from markovlens.evidence.history import decayed_past, discounted_sum_to_end
+from markovlens.evidence.stacking import Stack
 from markovlens.evidence.trajectories import Trajectories, join
 
 
@@ -109,7 +111,8 @@ def test_sums_and_memories_stay_within_their_episode(lengths, discount):
             past = sum(discount ** (k - 1) * x[start + t - k] for k in range(1, t + 1))
             behind[start + t] = (1 - discount) * past
     np.testing.assert_allclose(discounted_sum_to_end(x, data, discount), ahead, atol=1e-12)
-    np.testing.assert_allclose(decayed_past(x[:, None], data, discount)[:, 0], behind, atol=1e-12)
+    faded = decayed_past(x[:, None], data.time, discount)
+    np.testing.assert_allclose(faded[:, 0], behind, atol=1e-12)
 
 
 def test_stacks_hold_the_last_frames_and_action():
@@ -120,14 +123,12 @@ def test_stacks_hold_the_last_frames_and_action():
         terminated=[False, False, True, True],
         next_observation=[6, 7, 9, 9],
     )
-    assert stack(data, 2, previous_action=True).observation.tolist() == [
-        [5, -1, -1, 1],
-        [6, 5, 0, 0],
-        [7, 6, 1, 0],
-        [8, -1, -1, 1],
-    ]
-    assert stack(data, 2, previous_action=True).next_observation[1].tolist() == [7, 6, 1, 0]
-    assert lag(np.arange(4.0)[:, None], data, 2)[:, 0].tolist() == [-1, -1, 0, -1]
+    now, then = Stack(2, previous_action=True).vectors(data)
+    assert now[:].tolist() == [[5, -1, -1], [6, 5, 0], [7, 6, 1], [8, -1, -1]]
+    assert then[:].tolist()[1] == [7, 6, 1]
+    assert now[np.array([2, 0])].tolist() == [[7, 6, 1], [5, -1, -1]]
+    assert now[np.zeros(0, dtype=int)].shape == (0, 3)
+    assert lag(np.arange(4.0), data.time, 2)[:][:, 0].tolist() == [-1, -1, 0, -1]
 
 
 @given(st.integers(1, 4), st.booleans())
@@ -135,6 +136,54 @@ def test_a_stack_continues_in_the_next_row(frames, previous_action):
     data = random_episodes(5, [6, 2, 5])
     # Observations that do follow each other, as they must.
     following = np.vstack([data.observation[1:], data.observation[:1]])
-    stacked = stack(data.with_observations(data.observation, following), frames, previous_action)
+    data = data.with_observations(data.observation, following)
+    now, then = Stack(frames, previous_action).vectors(data)
     inside = np.flatnonzero(~(data.terminated | data.truncated))
-    np.testing.assert_array_equal(stacked.next_observation[inside], stacked.observation[inside + 1])
+    np.testing.assert_array_equal(then[inside], now[inside + 1])
+
+
+@given(st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
+def test_stacks_of_indices_are_numbered_as_their_vectors_are(frames, previous_action, seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 9, 12)
+    ends = np.cumsum(lengths) - 1
+    n = lengths.sum()
+    terminated, truncated = np.zeros((2, n), dtype=bool)
+    terminated[ends], truncated[ends] = np.array([[True], [False]]) ^ (rng.random(12) < 0.5)
+    data = Trajectories(
+        rng.integers(0, 3, n), rng.integers(0, 2, n), rng.normal(size=n), terminated, truncated
+    )
+    now, then = Stack(frames, previous_action).vectors(data)
+    going = np.flatnonzero(~data.terminated)
+    both = np.vstack([now[:], then[going]])
+    kinds, index = np.unique(both, axis=0, return_inverse=True)
+    found = Stack(frames, previous_action).numbers(discretise(data))
+    if frames > 1 or previous_action:
+        assert found.n_observations == len(kinds)
+    index = index.reshape(-1)
+    np.testing.assert_array_equal(found.observation, index[: len(data)])
+    np.testing.assert_array_equal(found.next_observation[going], index[len(data) :])
+    assert (found.next_observation[data.terminated] == found.n_observations).all()
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 12))
+def test_portions_are_whole_episodes_and_make_up_all(lengths, steps):
+    data = random_episodes(3, lengths)
+    portions = list(data.portions(steps))
+    rows = np.concatenate([np.arange(p.start, p.stop) for p in portions])
+    np.testing.assert_array_equal(rows, np.arange(len(data)))
+    for portion in portions:
+        inside = data.start[(data.start >= portion.start) & (data.start < portion.stop)]
+        assert inside[0] == portion.start
+        assert portion.stop - portion.start <= steps or len(inside) == 1
+
+
+def test_some_episodes_stay_within_so_many_steps():
+    data = random_episodes(3, [5, 4, 3, 2, 6])
+    rng = np.random.default_rng(0)
+    assert data.some(20, rng).tolist() == [0, 1, 2, 3, 4]
+    drawn = {tuple(data.some(11, rng)) for _ in range(100)}
+    assert all(data.length[list(episodes)].sum() <= 11 for episodes in drawn)
+    assert set().union(*drawn) == {0, 1, 2, 3, 4}
+    assert data.some(1, rng).size == 1
+    assert data.rows(np.array([2, 0])).tolist() == [9, 10, 11, 0, 1, 2, 3, 4]

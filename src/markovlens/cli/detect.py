@@ -26,6 +26,7 @@ def detect(
     replications: int = 200,
     probes: int = 8,
     frames: int = 8,
+    most: int = 2_000_000,
     json: bool = False,
     plot: Path | None = None,
 ) -> int:
@@ -51,6 +52,7 @@ def detect(
         replications: simulated copies behind the p-value.
         probes: random memories to try.
         frames: longest stack of observations to try as a remedy; 0 for none.
+        most: of a log with more steps, look at this many, in episodes drawn at random.
         json: print JSON instead of text.
         plot: write a picture to this file.
     """
@@ -65,7 +67,7 @@ def detect(
     prepare_jax()
     actor = None if policy is None else _actor(policy, trust)
     with progress_bar("collect", total=steps) as advance:
-        data, discount = experience(source, steps, seed, actor, gamma, advance)
+        data, discount, drawn = experience(source, steps, seed, actor, gamma, advance, most)
     hidden = [data.entry(part.strip()) for part in mask.split(",") if part.strip()]
     if hidden:
         data = data.hide(hidden)
@@ -73,6 +75,7 @@ def detect(
         answer = ask(
             data,
             gamma=discount,
+            most=len(data),
             seed=seed,
             level=level,
             tolerance=tolerance,
@@ -82,7 +85,7 @@ def detect(
             advance=advance,
         )
     notes = _notes(actor, hidden)
-    answer = replace(answer, notes=(*answer.notes, *notes))
+    answer = replace(answer, notes=(*drawn, *answer.notes, *notes))
     if json:
         print_json(answer.to_dict())
     else:

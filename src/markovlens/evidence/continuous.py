@@ -15,11 +15,14 @@ allows for it: the past adds no more than 5% of the return's standard deviation.
 is compared with a normal distribution.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
+from markovlens.evidence.columns import ROWS_AT_ONCE, Made
 from markovlens.evidence.features import Smooth
 from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.history import discounted_sum_to_end
@@ -27,6 +30,7 @@ from markovlens.evidence.inputs import Inputs, inputs_of
 from markovlens.evidence.lstd import lstd
 from markovlens.evidence.regression import Regression
 from markovlens.evidence.smooth_estimate import smooth_discrepancy
+from markovlens.evidence.stacking import PRESENT, Stack
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
@@ -44,32 +48,37 @@ def continuous_evidence(
     data: Trajectories,
     settings: Settings,
     rng: np.random.Generator,
-    skip: int = 0,
+    stack: Stack = PRESENT,
     advance: Advance = silent,
 ) -> Evidence:
-    """Estimate, interval and p-value for observations that are vectors of numbers.
+    """Estimate, interval and p-value for observations that are vectors of numbers, or stacks.
 
-    The first `skip` steps of each episode are left out: there a stack of frames is not yet full.
+    A few numbers are held for every step; features, of which there are hundreds, for a portion of
+    the episodes at a time.
     """
     gamma, level = settings.gamma, settings.level
-    inputs = inputs_of(data, skip)
+    inputs = inputs_of(data, stack, rng)
     fold, inner = _halves(rng, data), _halves(rng, data)
-    values = Smooth(rng, inputs.present.shape[1], VALUE_COSINES, (1.0, 2.5), products=True)
+    values = Smooth(rng, inputs.present.width, VALUE_COSINES, (1.0, 2.5), products=True)
     weights = [_td_weights(data, inputs, values, gamma, fold == f) for f in (0, 1)]
     returns = _returns(data, inputs, values, np.mean(weights, axis=0), gamma)
-    scale = spread(returns)
-    errors = [_td_errors(data, inputs, values, gamma, w, returns) for w in weights]
-    targets = [discounted_sum_to_end(e, data, gamma * TARGET_LAMBDA) for e in errors]
+    scale, possible = spread(returns), _range(returns, data)
+    columns = np.empty((len(data), 4))  # targets and TD errors, for each fold's value
+    for f in (0, 1):
+        errors = _td_errors(data, inputs, values, gamma, weights[f], possible)
+        columns[:, f] = discounted_sum_to_end(errors, data, gamma * TARGET_LAMBDA)
+        columns[:, 2 + f] = errors
     advance(0.2)
-    regression = _regression(rng, inputs, np.stack([*targets, *errors], axis=1), fold, inner)
+    regression = _regression(rng, inputs, columns, fold, inner)
     advance(0.6)
     block = data.episode * (1 + int(data.length.max()) // BLOCK) + data.time // BLOCK
-    total, explained, bounds, shares = 0.0, [], [], np.zeros(inputs.past.shape[1])
+    total, explained, bounds, shares = 0.0, [], [], np.zeros(inputs.past.width)
     for f in (0, 1):
         test = inputs.usable & (fold != f)
         probe = regression.probe(f, column=f)[test]
         left = regression.residuals(f, column=f)[test]
-        coefficient = _less_neighbours(probe, inputs.present[test], data.episode[test])
+        present = np.concatenate([inputs.present[rows][test[rows]] for rows in inputs.portions])
+        coefficient = _less_neighbours(probe, present, data.episode[test])
         score = np.bincount(np.unique(block[test], return_inverse=True)[1], coefficient * left)
         noise = np.sqrt((score**2).sum()) + 1e-300
         size = len(probe) * probe.std() + 1e-300
@@ -95,16 +104,16 @@ def continuous_evidence(
 def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"]:
     """Half of the episodes 0, half 1."""
     side = rng.permutation(data.n_episodes) % 2
-    return np.repeat(side, data.length)
+    return np.repeat(side.astype(np.int8), data.length)
 
 
 def _td_weights(
     data: Trajectories, inputs: Inputs, values: Smooth, gamma: float, learn: np.ndarray
 ) -> Float[np.ndarray, "k"]:
     """The TD(0) value learnt from some episodes."""
-    seen = data.with_observations(inputs.present, inputs.following)
-    episodes = np.flatnonzero(learn[data.start])
-    return lstd(seen.take(episodes), values, gamma, lam=0.0, ridge=1e-6)
+    rows, part = np.flatnonzero(learn), data.take(np.flatnonzero(learn[data.start]))
+    seen = (inputs.present.at(rows), inputs.following.at(rows))
+    return lstd(part, values, gamma, lam=0.0, ridge=1e-6, inputs=seen)
 
 
 def _returns(
@@ -132,15 +141,16 @@ def _td_errors(
     values: Smooth,
     gamma: float,
     weights: np.ndarray,
-    returns: Float[np.ndarray, "N"],
+    possible: tuple[float, float],
 ) -> Float[np.ndarray, "N"]:
-    """δ of a value, kept within the returns seen."""
-    low, high = _range(returns, data)
-    portions = np.array_split(np.arange(len(data)), 1 + len(data) // 16_384)
-    now = np.concatenate([values(inputs.present[rows]) @ weights for rows in portions])
-    then = np.concatenate([values(inputs.following[rows]) @ weights for rows in portions])
-    then = np.where(data.terminated, 0.0, np.clip(then, low, high))
-    return data.reward + gamma * then - np.clip(now, low, high)
+    """δ of a value, kept within what is possible."""
+
+    def value(column: Made) -> Float[np.ndarray, "N"]:
+        found = [values(column[rows]) @ weights for rows in inputs.portions]
+        return np.clip(np.concatenate(found), *possible)
+
+    then = np.where(data.terminated, 0.0, value(inputs.following))
+    return data.reward + gamma * then - value(inputs.present)
 
 
 def _regression(
@@ -150,7 +160,7 @@ def _regression(
     fold: np.ndarray,
     inner: np.ndarray,
 ) -> Regression:
-    d, p = inputs.present.shape[1], inputs.past.shape[1]
+    d, p = inputs.present.width, inputs.past.width
     present = Smooth(rng, d, PRESENT_COSINES, (0.5, 1.0, 2.5), products=True)
     mixed = Smooth(rng, d + p, PAST_COSINES, (0.5, 1.0), products=False)
     crossed = max(1, min(p, MOST_CROSSED // d))
@@ -162,7 +172,9 @@ def _regression(
         return np.hstack([cosines, products])
 
     group = np.where(inputs.usable, 2 * fold + inner, -1)
-    return Regression(lambda rows: present(inputs.present[rows]), past, columns, group)
+    return Regression(
+        lambda rows: present(inputs.present[rows]), past, columns, group, inputs.portions
+    )
 
 
 def _less_neighbours(
@@ -175,17 +187,27 @@ def _less_neighbours(
     """
     if present.shape[1] > MOST_NEIGHBOUR_COMPONENTS:
         return probe
-    _, near = cKDTree(present).query(present, k=min(4 * NEIGHBOURS, len(present)))
-    other = episode[near] != episode[:, None]
-    order = np.argsort(~other, axis=1, kind="stable")[:, :NEIGHBOURS]
-    near, other = np.take_along_axis(near, order, 1), np.take_along_axis(other, order, 1)
-    share = other / np.maximum(other.sum(1, keepdims=True), 1)
-    taken = np.bincount(near.ravel(), (share * probe[:, None]).ravel(), minlength=len(probe))
-    return probe - taken
+    tree, left = cKDTree(present), probe.copy()
+    for begin in range(0, len(probe), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        _, near = tree.query(present[rows], k=min(4 * NEIGHBOURS, len(present)))
+        other = episode[near] != episode[rows, None]
+        order = np.argsort(~other, axis=1, kind="stable")[:, :NEIGHBOURS]
+        near, other = np.take_along_axis(near, order, 1), np.take_along_axis(other, order, 1)
+        share = other / np.maximum(other.sum(1, keepdims=True), 1)
+        left -= np.bincount(near.ravel(), (share * probe[rows, None]).ravel(), len(probe))
+    return left
 
 
 def _shares(probe: np.ndarray, inputs: Inputs, test: np.ndarray) -> Float[np.ndarray, "p"]:
-    """How much each part of the past has in common with the probe."""
-    past = inputs.past[test]
-    past = past - past.mean(0)
-    return (past.T @ (probe - probe.mean())) ** 2 / ((past**2).sum(0) + 1e-9)
+    """How much each part of the past has in common with the probe, by their squared correlation."""
+    total: Any = 0.0
+    squares: Any = 0.0
+    common: Any = 0.0
+    begin = 0
+    for rows in inputs.portions:
+        past = inputs.past[rows][test[rows]]
+        total, squares = total + past.sum(0), squares + (past**2).sum(0)
+        common = common + past.T @ probe[begin : begin + len(past)]
+        begin += len(past)
+    return (common - total * probe.mean()) ** 2 / (squares - total**2 / len(probe) + 1e-9)

@@ -7,18 +7,17 @@ import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.continuous import continuous_evidence
-from markovlens.evidence.discrete import discretise, visited
+from markovlens.evidence.discrete import Discrete, countable, discretise
 from markovlens.evidence.finding import Evidence, Settings, TooThin
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.null import tabular_evidence
 from markovlens.evidence.policies import Policy
-from markovlens.evidence.sources import DEFAULT_GAMMA, experience
-from markovlens.evidence.stacking import stack
+from markovlens.evidence.sources import DEFAULT_GAMMA, LONGEST_PIECE, MOST_STEPS, experience
+from markovlens.evidence.stacking import PRESENT, Stack
 from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 PIECES = 20  # at least this many independent pieces, or resampling them means nothing
-LONGEST_PIECE = 1000  # steps; longer episodes are cut, so that many can be simulated side by side
 INFORMATIVE_EPISODES = 30
 
 # Stacks are many; each is tested with less effort than the question itself.
@@ -38,6 +37,7 @@ def detect(
     replications: int = 200,
     probes: int = 8,
     frames: int = 8,
+    most: int = MOST_STEPS,
     advance: Advance = silent,
 ) -> Detection:
     """Whether the observations in `data_or_env` are Markov, with a statistical test.
@@ -59,6 +59,7 @@ def detect(
             for discrete observations only.
         probes: how many random memories to try; for discrete observations only.
         frames: the longest stack to try; 0 for none.
+        most: of data with more steps, this many are looked at, in episodes drawn at random.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -69,21 +70,22 @@ def detect(
     """
     usual = DEFAULT_GAMMA if gamma is None else gamma
     settings = Settings(usual, level, tolerance, replications, probes)  # checked before any work
-    data, gamma = experience(data_or_env, steps, seed, policy, gamma)
+    data, gamma, drawn = experience(data_or_env, steps, seed, policy, gamma, most=most)
     settings = replace(settings, gamma=gamma)
     if gamma == 1.0 and not data.terminated.any():
         raise ValueError("no episode ever ends, so with gamma = 1 no value is finite; say 0.99")
     rng = np.random.default_rng([seed, 1])
-    question = _Question(settings, discrete=_is_discrete(data), rng=rng)
     notes, informative = _notes(data)
-    asked = data
-    if not informative and not question.discrete:
+    notes = [*drawn, *notes]
+    asked, discrete = data, countable(data)
+    if not informative and not discrete:
         asked, informative = pay_for_observations(data, rng), True
         notes.append("so the question was asked of the observations: do they predict themselves?")
     pieces = asked.cut(max(1, min(len(data) // PIECES, LONGEST_PIECE)))
     if pieces.n_episodes < 4:
         raise ValueError(f"{len(data)} steps are too few to say anything; give a few thousand")
-    evidence = question.ask(pieces, advance=advance)
+    question = _Question(settings, discretise(pieces) if discrete else pieces, rng)
+    evidence = question.ask(advance=advance)
     markov = question.verdict(evidence)
     if markov and not informative:
         markov = None
@@ -94,7 +96,7 @@ def detect(
         )
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
-        remedies = _remedies(pieces, question, frames)
+        remedies = _remedies(question, frames)
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -108,7 +110,7 @@ def detect(
         tolerance=tolerance,
         revealed_by=evidence.revealed_by,
         shares=evidence.shares,
-        method="discrete" if question.discrete else "continuous",
+        method="discrete" if discrete else "continuous",
         steps=len(data),
         episodes=data.n_episodes,
         gamma=gamma,
@@ -123,13 +125,13 @@ class _Question:
     """The test that suits the observations, with its settings."""
 
     settings: Settings
-    discrete: bool
+    data: Discrete | Trajectories
     rng: np.random.Generator
 
-    def ask(self, data: Trajectories, skip: int = 0, advance: Advance = silent) -> Evidence:
-        if self.discrete:
-            return tabular_evidence(discretise(data), self.settings, self.rng, advance)
-        return continuous_evidence(data, self.settings, self.rng, skip, advance)
+    def ask(self, stack: Stack = PRESENT, advance: Advance = silent) -> Evidence:
+        if isinstance(self.data, Discrete):
+            return tabular_evidence(stack.numbers(self.data), self.settings, self.rng, advance)
+        return continuous_evidence(self.data, self.settings, self.rng, stack, advance)
 
     def verdict(self, evidence: Evidence) -> bool | None:
         if evidence.scale == 0.0:
@@ -150,14 +152,6 @@ class _Question:
             resamples=0,
         )
         return replace(self, settings=less)
-
-
-def _is_discrete(data: Trajectories) -> bool:
-    """Whole numbers, or vectors that repeat often enough to count their visits."""
-    if data.observation.ndim == 1 and data.observation.dtype.kind in "biu":
-        return True
-    flat = data.observation.reshape(len(data), -1)
-    return visited(len(np.unique(flat, axis=0)), len(data))
 
 
 def _steps_needed(
@@ -185,7 +179,7 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     return [], True
 
 
-def _remedies(data: Trajectories, question: _Question, frames: int) -> tuple[Remedy, ...]:
+def _remedies(question: _Question, frames: int) -> tuple[Remedy, ...]:
     """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
     found: list[Remedy] = []
     quick = question.quickly()
@@ -193,9 +187,8 @@ def _remedies(data: Trajectories, question: _Question, frames: int) -> tuple[Rem
         for previous_action in (False, True):
             if (k, previous_action) == (1, False):
                 continue
-            stacked = stack(data, k, previous_action)
             try:
-                evidence = quick.ask(stacked, skip=max(k - 1, int(previous_action)))
+                evidence = quick.ask(Stack(k, previous_action))
             except TooThin:  # episodes are shorter than this
                 return tuple(found)
             found.append(

@@ -64,8 +64,7 @@ class Discrete:
 def discretise(trajectories: Trajectories) -> Discrete:
     """Numbers every distinct observation and action."""
     n = len(trajectories)
-    both = np.concatenate([trajectories.observation, trajectories.next_observation])
-    values, index = _distinct(both)
+    values, index = _distinct(trajectories.observation, trajectories.next_observation)
     following = np.where(trajectories.terminated, len(values), index[n:])
     kinds, action = _distinct(trajectories.action)
     if trajectories.action.dtype.kind == "f" and not visited(len(kinds), n):
@@ -84,14 +83,37 @@ def discretise(trajectories: Trajectories) -> Discrete:
     )
 
 
-def _distinct(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
-    """The distinct rows, in order, as vectors; and which of them each row is."""
-    flat = values.reshape(len(values), -1)
-    if flat.shape[1] == 1:
-        kinds, index = numbered(flat[:, 0])
-        return kinds[:, None], index
-    kinds, index = np.unique(flat, axis=0, return_inverse=True)
-    return kinds, index.reshape(-1)
+def countable(trajectories: Trajectories) -> bool:
+    """Whether observations are whole numbers, or vectors seen often enough to count visits."""
+    observation, n = trajectories.observation, len(trajectories)
+    if observation.ndim == 1 and observation.dtype.kind in "biu":
+        return True
+    index = np.zeros(n, dtype=np.int64)
+    for column in observation.reshape(n, -1).T:
+        index = _finer(index, column)
+        if not visited(int(index.max()) + 1, n):
+            return False
+    return True
+
+
+def _distinct(*parts: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
+    """The distinct rows of all parts, in order, as vectors; and which of them each row is."""
+    flat = [part.reshape(len(part), -1) for part in parts]
+    index = np.zeros(sum(len(part) for part in flat), dtype=np.int64)
+    for columns in zip(*(part.T for part in flat), strict=True):
+        index = _finer(index, np.concatenate(columns))
+    kinds = np.empty((int(index.max()) + 1, flat[0].shape[1]), np.result_type(*flat))
+    begin = 0
+    for part in flat:
+        kinds[index[begin : begin + len(part)]] = part
+        begin += len(part)
+    return kinds, index
+
+
+def _finer(index: Int[np.ndarray, "N"], column: np.ndarray) -> Int[np.ndarray, "N"]:
+    """Numbers for the distinct (index, value), in order."""
+    kinds, values = numbered(column)
+    return numbered(index * len(kinds) + values)[1]
 
 
 def numbered(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:

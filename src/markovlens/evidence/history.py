@@ -1,34 +1,23 @@
 """What comes before and after each step, within its episode."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.signal import lfilter
 
 from markovlens.evidence.trajectories import Trajectories
 
-BEFORE_START = -1.0
-
-
-def lag(
-    values: Float[np.ndarray, "N d"], trajectories: Trajectories, steps: int
-) -> Float[np.ndarray, "N d"]:
-    """Each row's value `steps` earlier; -1 before the start of the episode."""
-    if steps == 0:
-        return values
-    earlier = np.full_like(values, BEFORE_START)
-    earlier[steps:] = values[:-steps]
-    earlier[trajectories.time < steps] = BEFORE_START
-    return earlier
-
 
 def decayed_past(
-    values: Float[np.ndarray, "N d"], trajectories: Trajectories, decay: float
-) -> Float[np.ndarray, "N d"]:
-    """`(1-c) (x_{t-1} + c x_{t-2} + …)` back to the start of the episode: a fading memory."""
+    values: Float[np.ndarray, "n d"], time: Int[np.ndarray, "n"], decay: float
+) -> Float[np.ndarray, "n d"]:
+    """`(1-c) (x_{t-1} + c x_{t-2} + …)` back to the start of the episode: a fading memory.
+
+    The rows are those of whole episodes; `time` is 0 where one starts.
+    """
     totals = lfilter([1.0], [1.0, -decay], values, axis=0)
     before = np.vstack([np.zeros((1, values.shape[1])), totals])[:-1]
-    at_start = np.repeat(before[trajectories.start], trajectories.length, axis=0)
-    return (1.0 - decay) * (before - decay ** trajectories.time[:, None] * at_start)
+    at_start = before[np.arange(len(time)) - time]
+    return (1.0 - decay) * (before - decay ** time[:, None] * at_start)
 
 
 def discounted_sum_to_end(

@@ -5,54 +5,78 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from markovlens.evidence.columns import ROWS_AT_ONCE, Made, Rows, beside, lag
 from markovlens.evidence.features import Normalise
 from markovlens.evidence.finding import TooThin
-from markovlens.evidence.history import decayed_past, lag
+from markovlens.evidence.history import decayed_past
+from markovlens.evidence.stacking import PRESENT, Stack
 from markovlens.evidence.trajectories import Trajectories
 
 DECAYS = (0.5, 0.9, 0.99)  # of the memories of older observations and actions
 FARTHEST = 4.0  # standard deviations; the past is clipped beyond
 FEWEST_STEPS = 200
 MOST_KINDS_OF_ACTION = 32
+SCALED_BY = 100_000  # steps: more would not change the scales of things
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Present and past of every step, on common scales."""
+    """Present and past of every step, on common scales, made a portion at a time."""
 
-    present: Float[np.ndarray, "N d"]
-    following: Float[np.ndarray, "N d"]
-    past: Float[np.ndarray, "N p"]
+    present: Made  # [N, d]
+    following: Made  # [N, d]
+    past: Made  # [N, p], of whole episodes at a time
     names: tuple[str, ...]  # of the columns of `past`
     usable: Bool[np.ndarray, "N"]  # rows with a past, and with a full stack
+    portions: tuple[slice, ...]  # of all rows, whole episodes each
 
 
-def inputs_of(data: Trajectories, skip: int) -> Inputs:
+def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inputs:
     """The past is the last observation and action, and fading memories of older ones.
 
-    The first `skip` steps of each episode are not usable: there a stack of frames is not yet full.
+    The first steps of an episode are not usable until the stack of observations is full. Scales
+    are those of `SCALED_BY` steps.
     """
-    n = len(data)
-    usable = data.time >= max(skip, 1)
+    time = data.time
+    usable = time >= max(stack.reach, 1)
     if usable.sum() < FEWEST_STEPS:
         raise TooThin(
             f"{int(usable.sum())} usable steps are too few for continuous observations; "
             "give a few thousand"
         )
-    seen = data.observation.reshape(n, -1).astype(np.float64)
-    following = data.next_observation.reshape(n, -1).astype(np.float64)
-    normal = Normalise(seen[data.time >= skip])
+    now, then = stack.vectors(data)
+    action, action_names = _actions(data)
+    both = beside([now, action])
+    previous = lag(both, time, 1)
+
+    def past_of(rows: Rows) -> Float[np.ndarray, "n p"]:
+        values = both[rows]
+        fading = [decayed_past(values, time[rows], decay) for decay in DECAYS]
+        return np.hstack([previous[rows], *fading])
+
+    sample = data.rows(data.some(SCALED_BY, rng))
+    normal = Normalise(now[sample[time[sample] >= stack.reach]])
     if normal.size == 0:
         raise TooThin("the observation never changes: there is nothing to test")
-    action, action_names = _actions(data)
-    entries = [*data.entry_names, *action_names]
-    columns = [lag(seen, data, 1), lag(action, data, 1)]
+    news = _News(past_of(sample)[usable[sample]], now[sample[usable[sample]]])
+
+    def past(rows: Rows) -> Float[np.ndarray, "n q"]:
+        return np.where(usable[rows, None], news(past_of(rows), now[rows]), 0.0)
+
+    alone = stack.reach == 0
+    shown = data.entry_names if alone else [f"entry {i}" for i in range(now.width)]
+    entries = [*shown, *action_names]
     names = [f"previous {name}" for name in entries]
     for decay in DECAYS:
-        columns += [decayed_past(seen, data, decay), decayed_past(action, data, decay)]
         names += [f"{name} over ~{round(1 / (1 - decay))} steps" for name in entries]
-    past, kept = _news(np.hstack(columns), seen, usable)
-    return Inputs(normal(seen), normal(following), past, tuple(names[i] for i in kept), usable)
+    return Inputs(
+        present=Made(lambda rows: normal(now[rows])),
+        following=Made(lambda rows: normal(then[rows])),
+        past=Made(past),
+        names=tuple(names[i] for i in news.kept),
+        usable=usable,
+        portions=tuple(data.portions(ROWS_AT_ONCE)),
+    )
 
 
 def pay_for_observations(data: Trajectories, rng: np.random.Generator) -> Trajectories:
@@ -61,37 +85,44 @@ def pay_for_observations(data: Trajectories, rng: np.random.Generator) -> Trajec
     If the observations are Markov their values are, whatever is paid; so where the true reward
     hardly ever varies, this asks of the observations themselves.
     """
-    seen = data.observation.reshape(len(data), -1).astype(np.float64)
-    following = data.next_observation.reshape(len(data), -1).astype(np.float64)
-    normal = Normalise(seen)
+    now, then = PRESENT.vectors(data)
+    normal = Normalise(now[data.rows(data.some(SCALED_BY, rng))])
     weights = rng.normal(size=normal.size) / np.sqrt(max(normal.size, 1))
-    return data.replace(reward=np.tanh(normal(following) @ weights))
+    portions = data.portions(ROWS_AT_ONCE)
+    return data.replace(
+        reward=np.concatenate([np.tanh(normal(then[rows]) @ weights) for rows in portions])
+    )
 
 
-def _news(
-    past: Float[np.ndarray, "N p"], seen: Float[np.ndarray, "N d"], usable: np.ndarray
-) -> tuple[Float[np.ndarray, "N q"], np.ndarray]:
+class _News:
     """What is new in the past: less its best linear guess from the present, in standard units.
 
     The last position differs little from this one, and it is the difference that matters.
-    Columns that the present gives exactly are dropped; returns also which are kept.
+    Columns that the present gives exactly are dropped; `kept` are the others.
     """
-    centred, present = past - past[usable].mean(0), seen - seen[usable].mean(0)
-    present = present / (present[usable].std(0) + 1e-12)
-    weights = np.linalg.lstsq(present[usable], centred[usable], rcond=1e-10)[0]
-    left = centred - present @ weights
-    spread, before = left[usable].std(0), centred[usable].std(0)
-    kept = np.flatnonzero(spread > 1e-5 * before)
-    if len(kept) == 0:
-        raise TooThin("the present observation already holds all of the past: nothing to test")
-    news = np.clip(left[:, kept] / spread[kept], -FARTHEST, FARTHEST)
-    return np.where(usable[:, None], news, 0.0), kept
+
+    def __init__(self, past: Float[np.ndarray, "n p"], seen: Float[np.ndarray, "n d"]):
+        self._mean, self._centre = past.mean(0), seen.mean(0)
+        self._unit = (seen - self._centre).std(0) + 1e-12
+        present, centred = (seen - self._centre) / self._unit, past - self._mean
+        self._weights = np.linalg.lstsq(present, centred, rcond=1e-10)[0]
+        self._spread = (centred - present @ self._weights).std(0)
+        self.kept = np.flatnonzero(self._spread > 1e-5 * centred.std(0))
+        if len(self.kept) == 0:
+            raise TooThin("the present observation already holds all of the past: nothing to test")
+
+    def __call__(
+        self, past: Float[np.ndarray, "N p"], seen: Float[np.ndarray, "N d"]
+    ) -> Float[np.ndarray, "N q"]:
+        left = past - self._mean - (seen - self._centre) / self._unit @ self._weights
+        return np.clip(left[:, self.kept] / self._spread[self.kept], -FARTHEST, FARTHEST)
 
 
-def _actions(data: Trajectories) -> tuple[Float[np.ndarray, "N a"], list[str]]:
+def _actions(data: Trajectories) -> tuple[Made, list[str]]:
     """One column for each kind of action but the first, or the entries of the vector."""
     flat = data.action.reshape(len(data), -1)
     kinds = np.unique(flat) if flat.dtype.kind in "biu" and flat.shape[1] == 1 else None
     if kinds is not None and len(kinds) <= MOST_KINDS_OF_ACTION:
-        return (flat == kinds[None, 1:]).astype(np.float64), [f"action {k}" for k in kinds[1:]]
-    return flat.astype(np.float64), [f"action {i}" for i in range(flat.shape[1])]
+        one_hot = Made(lambda rows: (flat[rows] == kinds[None, 1:]).astype(np.float64))
+        return one_hot, [f"action {k}" for k in kinds[1:]]
+    return beside([flat]), [f"action {i}" for i in range(flat.shape[1])]

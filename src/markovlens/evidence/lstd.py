@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.signal import lfilter
 
+from markovlens.evidence.columns import ROWS_AT_ONCE, Column
 from markovlens.evidence.trajectories import Trajectories
 
 Features = Callable[[np.ndarray], Float[np.ndarray, "n k"]]
-
-ROWS_AT_ONCE = 8192
 
 
 def lstd(
@@ -19,7 +18,7 @@ def lstd(
     gamma: float,
     lam: float,
     ridge: float = 1e-9,
-    inputs: tuple[np.ndarray, np.ndarray] | None = None,
+    inputs: tuple[Column, Column] | None = None,
 ) -> Float[np.ndarray, "k"]:
     """The weights A⁻¹ b: with eligibility traces `z_t = γλ z_{t-1} + φ_t` that restart with every
     episode,
@@ -38,6 +37,8 @@ def lstd(
     """
     if not 0.0 <= lam <= 1.0:
         raise ValueError(f"lam must be in [0, 1], got {lam:g}")
+    seen: Column
+    following: Column
     seen, following = inputs or (trajectories.observation, trajectories.next_observation)
     first = np.zeros(len(trajectories), dtype=bool)
     first[trajectories.start] = True

@@ -1,12 +1,11 @@
 """Ridge regressions on many features of many rows, from sums over portions of the rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
-ROWS_AT_ONCE = 16_384
 PRESENT_RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 PROBE_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -25,22 +24,20 @@ class Regression:
         past: Callable[[slice], Float[np.ndarray, "n p"]],
         columns: Float[np.ndarray, "N c"],
         group: Int[np.ndarray, "N"],
+        portions: Sequence[slice],
     ):
-        """`group` is negative for rows to leave out."""
+        """`group` is negative for rows to leave out; `portions` together are all the rows."""
         self._present, self._past, self._columns = present, past, columns
+        self._portions = portions
         self._n_present = present(slice(0, 1)).shape[1]
         self._n_past = past(slice(0, 1)).shape[1]
         size = self._n_present + self._n_past + columns.shape[1]
         self._products = np.zeros((4, size, size))
-        for rows in self._portions():
+        for rows in self._portions:
             everything = np.hstack([present(rows), past(rows), columns[rows]])
             for g in range(4):
                 chosen = everything[group[rows] == g]
                 self._products[g] += chosen.T @ chosen
-
-    def _portions(self) -> Iterator[slice]:
-        for begin in range(0, len(self._columns), ROWS_AT_ONCE):
-            yield slice(begin, begin + ROWS_AT_ONCE)
 
     def residuals(self, fold: int, column: int) -> Float[np.ndarray, "N"]:
         """A column less its mean given the present, as learnt from one fold."""
@@ -49,7 +46,7 @@ class Regression:
         penalty = _best_penalty(halves[:, :k, :k], halves[:, :k, at], PRESENT_RIDGES)
         both = halves.sum(axis=0)
         weights = _ridge(both[:k, :k], both[:k, at], penalty)
-        fitted = [self._present(rows) @ weights for rows in self._portions()]
+        fitted = [self._present(rows) @ weights for rows in self._portions]
         return self._columns[:, column] - np.concatenate(fitted)
 
     def probe(self, fold: int, column: int) -> Float[np.ndarray, "N"]:
@@ -73,7 +70,7 @@ class Regression:
         through_present = means @ weights
         fitted = [
             self._past(rows) @ weights - self._present(rows) @ through_present
-            for rows in self._portions()
+            for rows in self._portions
         ]
         return np.concatenate(fitted)
 

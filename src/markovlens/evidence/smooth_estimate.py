@@ -1,5 +1,7 @@
 """The λ-discrepancy of continuous observations."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -32,37 +34,35 @@ def smooth_discrepancy(
     gamma, usable = settings.gamma, inputs.usable
     ahead = np.where(fold == 1, one_step[0], one_step[1])
     ahead = discounted_sum_to_end(ahead * usable, data, gamma) - ahead * usable
-    phi = values(inputs.present)
-    scale, axes = np.linalg.eigh(phi[usable].T @ phi[usable] / usable.sum())
-    kept = np.argsort(-scale)[:LEADING]
-    whiten = axes[:, kept] / np.sqrt(scale[kept])
-    phi = phi @ whiten * usable[:, None]
-    moments = np.add.reduceat(phi * ahead[:, None], data.start)
-    steps = np.add.reduceat(usable.astype(np.float64), data.start)
-    solve = np.linalg.inv(
-        np.eye(phi.shape[1]) - _carried_over(data, inputs, values, whiten, phi, gamma)
-    )
-    side = fold[data.start]
-    means = [solve @ moments[side == f].sum(0) / steps[side == f].sum() for f in (0, 1)]
-    mean = moments.sum(0) / steps.sum()
-    multipliers = rng.normal(size=(RESAMPLES, data.n_episodes))
-    noise = multipliers @ (moments - steps[:, None] * mean) / steps.sum() @ solve.T
+    whiten = _leading(inputs, values)
+    ends = data.start + data.length - 1
+    moments, steps, carried = [], [], np.zeros((whiten.shape[1],) * 2)
+    for rows in inputs.portions:
+        here = slice(*np.searchsorted(data.start, [rows.start, rows.stop]))
+        first, last, cut = data.start[here] - rows.start, ends[here], data.truncated[ends[here]]
+        phi = values(inputs.present[rows]) @ whiten * usable[rows, None]
+        moments.append(np.add.reduceat(phi * ahead[rows, None], first))
+        steps.append(np.add.reduceat(usable[rows].astype(np.float64), first))
+        # Beyond a cut, the difference at the cut goes on: E[φ_t γⁿ φ_Tᵀ].
+        to_go = np.repeat(last, data.length[here]) - np.arange(rows.start, rows.stop) + 1.0
+        starts = np.add.reduceat(phi * (gamma**to_go)[:, None], first)[cut]
+        carried += starts.T @ (values(inputs.following[last[cut]]) @ whiten) / usable.sum()
+    solve = np.linalg.inv(np.eye(len(carried)) - carried)
+    of_episode, n, side = np.concatenate(moments), np.concatenate(steps), fold[data.start]
+    means = [solve @ of_episode[side == f].sum(0) / n[side == f].sum() for f in (0, 1)]
+    mean = of_episode.sum(0) / n.sum()
+    centred = (of_episode - n[:, None] * mean) / n.sum()
+    noise = np.stack([rng.normal(size=len(n)) @ centred for _ in range(RESAMPLES)]) @ solve.T
     square, weights = float(means[0] @ means[1]), np.ones(len(mean))
     return size(square, solve @ mean, noise, weights, settings.level)
 
 
-def _carried_over(
-    data: Trajectories,
-    inputs: Inputs,
-    values: Smooth,
-    whiten: np.ndarray,
-    phi: np.ndarray,
-    gamma: float,
-) -> Float[np.ndarray, "k k"]:
-    """E[φ_t γⁿ φ_Tᵀ] over truncated episodes: beyond a cut, the difference at the cut goes on."""
-    ends = data.start + data.length - 1
-    cut = data.truncated[ends]
-    weight = gamma ** (np.repeat(ends, data.length) - np.arange(len(data)) + 1.0)
-    starts = np.add.reduceat(phi * weight[:, None], data.start)[cut]
-    finals = values(inputs.following[ends[cut]]) @ whiten
-    return starts.T @ finals / inputs.usable.sum()
+def _leading(inputs: Inputs, values: Smooth) -> Float[np.ndarray, "k l"]:
+    """The leading directions of the features, each of size 1 over the steps."""
+    products: Any = 0.0
+    for rows in inputs.portions:
+        phi = values(inputs.present[rows])[inputs.usable[rows]]
+        products = products + phi.T @ phi
+    scale, axes = np.linalg.eigh(products / inputs.usable.sum())
+    kept = np.argsort(-scale)[:LEADING]
+    return axes[:, kept] / np.sqrt(scale[kept])

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from markovlens.evidence.collect import collect
 from markovlens.evidence.policies import Policy
@@ -11,6 +13,16 @@ from markovlens.evidence.trajectories import Trajectories
 from markovlens.progress import Advance, silent
 
 DEFAULT_GAMMA = 0.99
+MOST_STEPS = 2_000_000  # of a log: a bound on time and memory
+LONGEST_PIECE = 1000  # steps; longer episodes are cut, so that many can be simulated side by side
+
+
+class Experience(NamedTuple):
+    """Steps, the discount that goes with them, and what there is to say about them."""
+
+    data: Trajectories
+    gamma: float
+    notes: tuple[str, ...] = ()
 
 
 def experience(
@@ -20,20 +32,34 @@ def experience(
     policy: Policy = None,
     gamma: float | None = None,
     advance: Advance = silent,
-) -> tuple[Trajectories, float]:
-    """Steps, taken or logged, and the discount that goes with them unless one is given."""
+    most: int = MOST_STEPS,
+) -> Experience:
+    """`steps` taken in an environment, or those logged, `most` of them if there are more."""
     found = resolve(source, seed) if isinstance(source, str | os.PathLike) else source
     if isinstance(found, Trajectories):
         if policy is not None:
             raise ValueError("logged data already has its actions: a policy goes with environments")
-        return found, DEFAULT_GAMMA if gamma is None else gamma
+        gamma = DEFAULT_GAMMA if gamma is None else gamma
+        return _part_of(found, most, seed, gamma)
     if not (hasattr(found, "reset") and hasattr(found, "step")):
         raise ValueError(
             "expected Trajectories, an environment, or the name or path of one; "
             f"got {type(found).__name__}"
         )
     gamma = float(getattr(found, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
-    return collect(found, steps, seed, policy, gamma, advance), gamma
+    return Experience(collect(found, steps, seed, policy, gamma, advance), gamma)
+
+
+def _part_of(log: Trajectories, most: int, seed: int, gamma: float) -> Experience:
+    """All of a log or, of one that is too long, episodes drawn at random."""
+    if most < 1:
+        raise ValueError(f"most must be at least 1 step, got {most}")
+    if len(log) <= most:
+        return Experience(log, gamma)
+    pieces = log.cut(LONGEST_PIECE)
+    part = pieces.take(pieces.some(most, np.random.default_rng([seed, 2])))
+    note = f"{len(part):,} of {len(log):,} steps were looked at, in episodes drawn at random"
+    return Experience(part, gamma, (note,))
 
 
 def resolve(source: str | os.PathLike[str], seed: int = 0) -> Any:

@@ -1,27 +1,71 @@
 """The same steps seen with the last few observations, and the last action, side by side."""
 
-import numpy as np
+from dataclasses import dataclass, replace
 
-from markovlens.evidence.history import lag
+import numpy as np
+from jaxtyping import Int
+
+from markovlens.evidence.columns import Column, Made, beside, lag
+from markovlens.evidence.discrete import Discrete, numbered
 from markovlens.evidence.trajectories import Trajectories
 
 
-def stack(trajectories: Trajectories, frames: int, previous_action: bool) -> Trajectories:
-    """Observations become `[o_t, o_{t-1}, …, o_{t-frames+1}]`, with `a_{t-1}` behind them if asked.
+@dataclass(frozen=True)
+class Stack:
+    """What to see at once: the last `frames` observations and, if asked, the last action."""
 
-    What lies before the start of an episode is filled with -1 and flagged by a last column that
-    counts the missing frames.
-    """
-    flat = trajectories.observation.reshape(len(trajectories), -1).astype(np.float64)
-    following = trajectories.next_observation.reshape(len(trajectories), -1).astype(np.float64)
-    action = trajectories.action.reshape(len(trajectories), -1).astype(np.float64)
-    lagged = [lag(flat, trajectories, j) for j in range(frames)]
-    now, then = list(lagged), [following, *lagged[:-1]]
-    if previous_action:
-        now.append(lag(action, trajectories, 1))
-        then.append(action)
-    reach = max(frames - 1, int(previous_action))
-    missing = np.maximum(reach - trajectories.time, 0)[:, None]
-    now.append(missing)
-    then.append(np.maximum(missing - 1, 0))
-    return trajectories.with_observations(np.hstack(now), np.hstack(then))
+    frames: int = 1
+    previous_action: bool = False
+
+    @property
+    def reach(self) -> int:
+        """Steps from the start of an episode until the stack is full."""
+        return max(self.frames - 1, int(self.previous_action))
+
+    def vectors(self, data: Trajectories) -> tuple[Made, Made]:
+        """`[o_t, o_{t-1}, …, o_{t-frames+1}, a_{t-1}]` of every step, and of what follows it.
+
+        What lies before the start of an episode is filled with -1.
+        """
+        action, time = data.action, data.time
+        frames: list[Column] = [lag(data.observation, time, j) for j in range(self.frames)]
+        now, then = frames, [data.next_observation, *frames[:-1]]
+        if self.previous_action:
+            now, then = [*now, lag(action, time, 1)], [*then, action]
+        return beside(now), beside(then)
+
+    def numbers(self, data: Discrete) -> Discrete:
+        """The same for indices: every distinct stack becomes one.
+
+        They are numbered in the order of their vectors, but one frame after the other, so that
+        only a few numbers are held for every step.
+        """
+        if self.reach == 0:
+            return data
+        going = np.flatnonzero(data.next_observation < data.n_observations)
+        time = np.arange(len(data.reward)) - np.repeat(data.start, data.length)
+
+        def earlier(values: Int[np.ndarray, "N"], steps: int) -> Int[np.ndarray, "N"]:
+            """From 1 on; 0 before the start of the episode."""
+            return np.where(time >= steps, np.roll(values, steps) + 1, 0)
+
+        index = np.concatenate([data.observation, data.next_observation[going]])
+        behind = [(data.observation, data.n_observations, j) for j in range(1, self.frames)]
+        if self.previous_action:
+            behind.append((data.action, data.n_actions, 1))
+        for values, kinds, steps in behind:
+            now, then = earlier(values, steps), earlier(values, steps - 1)[going]
+            _, index = numbered(index * (kinds + 1) + np.concatenate([now, then]))
+        n = int(index.max()) + 1
+        following = np.full_like(data.next_observation, n)
+        following[going] = index[len(data.reward) :]
+        return replace(
+            data,
+            observation=index[: len(data.reward)],
+            next_observation=following,
+            n_observations=n,
+            names=tuple(str(i) for i in range(n)),
+        )
+
+
+PRESENT = Stack()  # the observation alone

@@ -1,6 +1,6 @@
 """Logged experience: episodes of observation, action, reward, laid end to end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,12 +150,34 @@ class Trajectories:
             self.observation[:, keep], self.next_observation[:, keep], names
         )
 
-    def take(self, episodes: np.ndarray) -> "Trajectories":
+    def rows(self, episodes: Int[np.ndarray, "e"]) -> Int[np.ndarray, "n"]:
+        """The steps of some of the episodes, in the order given."""
+        start, length = self.start[episodes], self.length[episodes]
+        begin = np.cumsum(length) - length
+        return np.repeat(start - begin, length) + np.arange(length.sum())
+
+    def take(self, episodes: Int[np.ndarray, "e"]) -> "Trajectories":
         """Some of the episodes, in the order given."""
-        rows = np.concatenate(
-            [np.arange(self.start[e], self.start[e] + self.length[e]) for e in episodes]
-        )
+        rows = self.rows(episodes)
         return self.replace(**{name: value[rows] for name, value in self.arrays().items()})
+
+    def some(self, steps: int, rng: np.random.Generator) -> Int[np.ndarray, "e"]:
+        """Random episodes, in order, as many as there are in that many steps; at least one."""
+        if len(self) <= steps:
+            return np.arange(self.n_episodes)
+        drawn = rng.permutation(self.n_episodes)
+        n = int(np.searchsorted(np.cumsum(self.length[drawn]), steps, side="right"))
+        return np.sort(drawn[: max(1, n)])
+
+    def portions(self, steps: int) -> Iterator[slice]:
+        """All steps in order, whole episodes of about so many at a time; at least one of them."""
+        ends, begin = np.append(self.start[1:], len(self)), 0
+        while begin < len(self):
+            within = int(np.searchsorted(ends, begin + steps, side="right"))
+            after = int(np.searchsorted(ends, begin, side="right"))
+            end = int(ends[max(within - 1, after)])
+            yield slice(begin, end)
+            begin = end
 
     def cut(self, longest: int) -> "Trajectories":
         """Episodes longer than `longest` steps in equal pieces, each ending in a truncation."""
