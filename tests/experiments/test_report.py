@@ -4,13 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 from markovlens.agents.config import PPOConfig
-from markovlens.agents.training import train
+from markovlens.agents.training import train, train_together
 from markovlens.experiments.report import page_data, render, write_report
 from markovlens.experiments.results import Results
 from markovlens.experiments.sources import gather
@@ -92,6 +93,15 @@ def test_before_a_report_the_sweeps_best_setting_is_shown(tmp_path):
     shown = Results(tmp_path / "swept.parquet").reported
     assert shown["options"].unique().to_list() == ['{"beta": 0.5}']
     assert sorted(shown["seed"].unique()) == [0, 1]
+
+
+def test_a_run_folder_says_which_of_its_runs_diverged(tmp_path):
+    tame = PPOConfig(env="tmaze-2", algo="rnn", steps=256, n_steps=16, latent=8)
+    wild = replace(tame, learning_rate=1e30, max_gradient_norm=1e30)
+    train_together([(tame, 0), (wild, 1)], out=tmp_path / "both")
+    curves = gather([tmp_path / "both"]).curves
+    diverged = {row["seed"]: row["diverged"] for row in curves.iter_rows(named=True)}
+    assert diverged == {0: False, 1: True}
 
 
 def test_nothing_to_report(tmp_path):

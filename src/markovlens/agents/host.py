@@ -5,7 +5,7 @@ starts its episodes anew; everything else goes on as it was.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -33,6 +33,7 @@ from markovlens.agents.program import (
     new_watch,
     note,
     observe,
+    stack_trees,
 )
 from markovlens.agents.rollout import Rollout, within
 from markovlens.envs.env import Env
@@ -93,7 +94,7 @@ class HostProgram:
         ]
 
     def start(self) -> HostState:
-        return _stack([self._start(i) for i in range(self.n_runs)])
+        return stack_trees([self._start(i) for i in range(self.n_runs)])
 
     def _start(self, i: int) -> HostState:
         env, (config, seed) = self._envs[i], self.specs[i]
@@ -111,7 +112,7 @@ class HostProgram:
                     runs[i] = _learn(
                         player.distribution, self.config, self._hyper[i], runs[i], rollout, key
                     )
-        return _stack(runs)
+        return stack_trees(runs)
 
     def trim(self, state: HostState) -> HostState:
         return state
@@ -213,7 +214,3 @@ def _learn(
         state.learner, distribution, hyper, passes, batch, rollout.start_memory, key
     )
     return HostState(learner, note(watch, progress, episodes, sd))
-
-
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -202,15 +202,15 @@ class Program:
         self.env = envs[0]
         arrays = [eqx.filter(env, eqx.is_array) for env in envs]
         self._env_rules = eqx.filter(envs[0], eqx.is_array, inverse=True)
-        self._envs = _stack(arrays)
-        self._hyper = _stack([hyperparameters(spec.config) for spec in padded])
+        self._envs = stack_trees(arrays)
+        self._hyper = stack_trees([hyperparameters(spec.config) for spec in padded])
         self._seeds = [spec.seed for spec in padded]
         self._advance = self._compile(self._some_updates, donate=True)
 
     def start(self) -> RunState:
         """All runs before their first step; leaves [runs, ...]."""
         spaces = self.env.observation_space, self.env.action_space
-        networks = _stack([new_network(self.config, *spaces, seed) for seed in self._seeds])
+        networks = stack_trees([new_network(self.config, *spaces, seed) for seed in self._seeds])
         keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in self._seeds])
         begin = self._compile(self._start, donate=False)
         return begin(self._envs, self._hyper, networks, keys)
@@ -265,5 +265,6 @@ class Program:
         return jax.jit(sharded, donate_argnums=(3,) if donate else ())
 
 
-def _stack(trees: Sequence[Any]) -> Any:
+def stack_trees(trees: Sequence[Any]) -> Any:
+    """One tree of the same shape, whose leaves have a new first axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -185,11 +185,13 @@ class _Loop:
             return
         # Metrics first: rows beyond the checkpoint are dropped when the run goes on.
         self.folder.write_metrics(table_of(self.rows))
-        self.folder.save(self.program.trim(self.state), self.done)
+        state = self.program.trim(self.state)
+        self.folder.save(state, self.done)
         self.folder.write_meta(
             seconds=self.seconds,
             steps=self.done * self.config.batch_steps,
             finished=self.done == self.config.n_updates,
+            diverged=np.asarray(state.learner.diverged).tolist(),
         )
 
     def run(self) -> Run:

@@ -90,7 +90,8 @@ def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, dict[tuple[str, str, s
         loads.setdefault(
             (run.setting.task, run.setting.agent, options), partial(_open, folder.path, i)
         )
-    return curves_of(runs, metrics, [False] * len(runs)), loads
+    diverged = folder.meta().get("diverged", [False] * len(runs))
+    return curves_of(runs, metrics, diverged), loads
 
 
 def _setting(config: PPOConfig) -> Setting:
