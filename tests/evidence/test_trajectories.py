@@ -181,9 +181,9 @@ def test_portions_are_whole_episodes_and_make_up_all(lengths, steps):
 def test_some_episodes_stay_within_so_many_steps():
     data = random_episodes(3, [5, 4, 3, 2, 6])
     rng = np.random.default_rng(0)
-    assert data.some(20, rng).tolist() == [0, 1, 2, 3, 4]
-    drawn = {tuple(data.some(11, rng)) for _ in range(100)}
+    assert data.draw_episodes(20, rng).tolist() == [0, 1, 2, 3, 4]
+    drawn = {tuple(data.draw_episodes(11, rng)) for _ in range(100)}
     assert all(data.length[list(episodes)].sum() <= 11 for episodes in drawn)
     assert set().union(*drawn) == {0, 1, 2, 3, 4}
-    assert data.some(1, rng).size == 1
+    assert data.draw_episodes(1, rng).size == 1
     assert data.rows(np.array([2, 0])).tolist() == [9, 10, 11, 0, 1, 2, 3, 4]

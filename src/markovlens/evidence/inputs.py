@@ -54,7 +54,7 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
         fading = [decayed_past(values, time[rows], decay) for decay in DECAYS]
         return np.hstack([previous[rows], *fading])
 
-    sample = data.rows(data.some(SCALED_BY, rng))
+    sample = data.rows(data.draw_episodes(SCALED_BY, rng))
     normal = Normalise(now[sample[time[sample] >= stack.reach]])
     if normal.size == 0:
         raise TooThin("the observation never changes: there is nothing to test")
@@ -86,7 +86,7 @@ def pay_for_observations(data: Trajectories, rng: np.random.Generator) -> Trajec
     hardly ever varies, this asks of the observations themselves.
     """
     now, then = PRESENT.vectors(data)
-    normal = Normalise(now[data.rows(data.some(SCALED_BY, rng))])
+    normal = Normalise(now[data.rows(data.draw_episodes(SCALED_BY, rng))])
     weights = rng.normal(size=normal.size) / np.sqrt(max(normal.size, 1))
     portions = data.portions(ROWS_AT_ONCE)
     return data.replace(

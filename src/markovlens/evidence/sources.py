@@ -57,7 +57,7 @@ def _part_of(log: Trajectories, most: int, seed: int, gamma: float) -> Experienc
     if len(log) <= most:
         return Experience(log, gamma)
     pieces = log.cut(LONGEST_PIECE)
-    part = pieces.take(pieces.some(most, np.random.default_rng([seed, 2])))
+    part = pieces.take(pieces.draw_episodes(most, np.random.default_rng([seed, 2])))
     note = f"{len(part):,} of {len(log):,} steps were looked at, in episodes drawn at random"
     return Experience(part, gamma, (note,))
 

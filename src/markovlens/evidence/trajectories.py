@@ -161,7 +161,7 @@ class Trajectories:
         rows = self.rows(episodes)
         return self.replace(**{name: value[rows] for name, value in self.arrays().items()})
 
-    def some(self, steps: int, rng: np.random.Generator) -> Int[np.ndarray, "e"]:
+    def draw_episodes(self, steps: int, rng: np.random.Generator) -> Int[np.ndarray, "e"]:
         """Random episodes, in order, as many as there are in that many steps; at least one."""
         if len(self) <= steps:
             return np.arange(self.n_episodes)
