@@ -132,6 +132,14 @@ def test_td_0_without_the_second_critic():
     assert PPOConfig(env="tmaze-5", algo="rnn", lam1=0.0).resolve().lam2 == 0.0
 
 
+@pytest.mark.parametrize("option", ["beta", "lam2"])
+def test_what_only_ld_has_is_refused_elsewhere(option):
+    with pytest.raises(ValueError, match=f"{option} is for ld.* got {option} 0.3 with algo rnn"):
+        PPOConfig(env="tmaze-5", algo="rnn", **{option: 0.3}).resolve()
+    resolved = PPOConfig(env="tmaze-5", algo="rnn").resolve()
+    assert resolved.resolve() == resolved
+
+
 def test_training_together_is_training_alone(finished):
     together, _ = finished
     alone = train(SMALL, seed=1)

@@ -125,7 +125,14 @@ class PPOConfig:
             missing["feed_again"] = ()
         if self.algo != "ld":
             lam1 = missing.get("lam1") if self.lam1 is None else self.lam1
-            missing |= {"beta": 0.0, "lam2": lam1}
+            for name, without in (("beta", 0.0), ("lam2", lam1)):
+                got = getattr(self, name)
+                if got not in (None, without):
+                    raise ValueError(
+                        f"{name} is for ld, which alone has a second critic: got {name} {got} "
+                        f"with algo {self.algo}; leave it out or train ld"
+                    )
+                missing[name] = without
         return replace(self, **missing)
 
     @property

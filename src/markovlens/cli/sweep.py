@@ -25,15 +25,16 @@ def sweep(
 ) -> int | None:
     """Run an experiment: try every setting of its grids, choose the best, judge it on fresh seeds.
 
-    The file is a TOML of tasks, agents, grids and seeds; the paper's own can be given by name:
-    fig-ppo, fig-ppo-small, fig-pocman-memory, rocksample-sensor. Repeat the command to go on after
-    an interruption: what is finished is not done again. The same command in a second shell, or on
-    a second machine that shares the folder, helps with the work.
+    The file is a TOML of tasks, agents, grids and seeds. Some come with the package and go by name:
+    the paper's fig-ppo, fig-ppo-small and fig-pocman-memory, and our own rocksample-sensor and
+    pocman-step-size. Repeat the command to go on after an interruption: what is finished is not
+    done again. The same command in a second shell, or on a second machine that shares the folder,
+    helps with the work.
 
     Example: markovlens sweep fig-ppo-small --scale quick --out results/small
 
     Args:
-        file: the experiment file, or the name of one of the paper's.
+        file: the experiment file, or the name of one that comes with the package.
         out: where the results go; results/NAME-SCALE if not given (results/NAME for "paper").
         stage: sweep tries the grids, report judges what was chosen, all does both.
         scale: one of the file's [scale.…] tables, or "paper" for the file as it stands.
