@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+import warnings
 from importlib import import_module
 from importlib.metadata import version
 from typing import NoReturn
@@ -34,6 +35,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
+    warnings.formatwarning = _one_line_warning
     try:
         sys.exit(_run(argv) or 0)
     except KeyboardInterrupt:
@@ -56,6 +58,10 @@ def _fail(message: str, code: int) -> NoReturn:
     one_line = " ".join(message.split())
     print(f"markovlens: {one_line}", file=sys.stderr)
     sys.exit(code)
+
+
+def _one_line_warning(message: Warning | str, *_: object, **__: object) -> str:
+    return f"markovlens: {' '.join(str(message).split())}\n"
 
 
 def _run(argv: list[str]) -> int | None:

@@ -179,6 +179,16 @@ class Simulator:
         ends = data.start + data.length - 1
         self._limit = np.where(data.truncated[ends], data.length, data.length.max())
 
+    @property
+    def too_quiet(self) -> float:
+        """By how much noise is smaller in the copies than in the data.
+
+        The n steps seen from an observation vary by (n - 1)/n of what such steps vary by, on
+        average over all steps 1 - observations/steps.
+        """
+        steps, observations = len(self.data.reward), np.count_nonzero(self._count)
+        return float(np.sqrt(steps / max(steps - observations, 1)))
+
     def copies(self, replications: int) -> Portions:
         """As many episodes as the data has, for every replication."""
         seed = int(self.rng.integers(2**63))

@@ -165,15 +165,20 @@ def _steps_needed(
 
 
 def _notes(data: Trajectories) -> tuple[list[str], bool]:
-    """What limits the data; and whether enough episodes differ in their return to learn from."""
-    paid = np.add.reduceat(data.reward, data.start)
-    if np.ptp(data.reward) == 0.0 and np.ptp(data.length) == 0:
+    """What limits the data; and whether enough happened in them to learn from.
+
+    Something happens where a step is not paid what steps usually are, and where an episode that is
+    usually paid is over.
+    """
+    pay, counts = np.unique(np.round(data.reward, 9), return_counts=True)
+    usual = pay[counts.argmax()]
+    happened = (np.round(data.reward, 9) != usual) | (data.terminated & (usual != 0.0))
+    if not happened.any():
         return ["every step of every episode paid the same: choose another policy or reward"], False
-    _, counts = np.unique(np.round(paid, 9), return_counts=True)
-    unusual = int(counts.sum() - counts.max())
-    if data.n_episodes >= INFORMATIVE_EPISODES and unusual < INFORMATIVE_EPISODES:
+    eventful = int(np.logical_or.reduceat(happened, data.start).sum())
+    if data.n_episodes >= INFORMATIVE_EPISODES > eventful:
         return [
-            f"only {unusual} of {data.n_episodes} episodes were paid differently from the rest: "
+            f"only {eventful} of {data.n_episodes} episodes were paid differently from the rest: "
             "this policy hardly ever reaches what matters; choose another, or collect more"
         ], False
     return [], True

@@ -260,6 +260,7 @@ def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
             f"truncated has {len(truncated)} steps but episode has {len(number)}; they must agree"
         )
     last = np.append(number[1:] != number[:-1], True)
+    _check_order(number, last, terminated | truncated.astype(bool))
     goes_on = np.flatnonzero(terminated & ~last)
     if len(goes_on):
         raise ValueError(
@@ -267,6 +268,21 @@ def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
             f"{number[goes_on[0]]}"
         )
     return np.where(last & ~terminated, True, truncated)
+
+
+def _check_order(number: np.ndarray, last: np.ndarray, ended: np.ndarray) -> None:
+    """An episode that goes on after others were written in between has no last step to find."""
+    ends = np.flatnonzero(last)
+    begins = np.append(0, ends[:-1] + 1)
+    _, stretch = np.unique(number[begins], return_inverse=True)
+    order = np.argsort(stretch, kind="stable")  # stretches of one episode, one after the other
+    again = order[1:][(stretch[order[1:]] == stretch[order[:-1]]) & ~ended[ends[order[:-1]]]]
+    if len(again):
+        step = begins[again.min()]
+        raise ValueError(
+            f"episode {number[step]} goes on at step {step}, after steps of others: sort the rows "
+            "by episode, or give every episode a number of its own"
+        )
 
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {

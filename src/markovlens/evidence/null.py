@@ -43,7 +43,7 @@ def tabular_evidence(
         copies = simulator.copies(n)
         of_copies = gaps_of(data, copies, final_values(data, copies, n), kinds, gamma)
         for of_kind, gaps in zip(found, of_copies, strict=True):
-            of_kind.append(gaps)
+            of_kind.append(gaps.times(simulator.too_quiet))
         advance((done + n) / replications)
 
     # Each voice: its scores on the data and on every copy, its size, and who carries it.

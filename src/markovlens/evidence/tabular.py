@@ -46,6 +46,9 @@ class Gaps:
     def mean(self) -> Float[np.ndarray, "R P m"]:
         return self.total / np.maximum(self.visits, 1e-300)
 
+    def times(self, factor: float) -> "Gaps":
+        return replace(self, total=factor * self.total, by_memory=factor * self.by_memory)
+
 
 @dataclass(frozen=True)
 class Sums:

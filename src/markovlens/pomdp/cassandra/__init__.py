@@ -1,6 +1,8 @@
 """Cassandra's POMDP file format, both ways."""
 
 import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +32,8 @@ def parse_pomdp(text: str, name: str = "<text>") -> Pomdp:
     - Where the observation depends on the action (`O: listen`, `O: open`), states are split on
       the arriving action; see `markovlens.pomdp.splitting`.
     - A reward that depends on the observation is averaged over it.
-    - A state that is entered and then never left is the end of an episode: it pays nothing.
+    - A state that is entered, never left, and where no choice matters is the end of an episode:
+      it pays nothing. If the file says otherwise, there is a warning.
     - Rows that sum to 1 within 1e-5 are normalised.
 
     Anything wrong is a `ValueError` that starts with `name:line:column:`.
@@ -43,7 +46,15 @@ def parse_pomdp(text: str, name: str = "<text>") -> Pomdp:
     Pomdp(2 states, 1 action, 2 observations, gamma=0.9)
     """
     model = Parser(text, name).parse()
-    R = np.where(_ends(model.T)[:, None], 0.0, model.R)
+    ends = _ends(model.T, model.R)
+    R = np.where(ends[:, None], 0.0, model.R)
+    paying = np.flatnonzero(ends & (model.R != 0.0).any(axis=1))
+    if len(paying):
+        warnings.warn(
+            f"{name}: nothing is left to decide once {_these(model.states, paying)} entered: "
+            "the end of an episode, so the reward that is paid there for ever is left out",
+            stacklevel=2,
+        )
     try:
         return split_on_action(**(model._replace(R=R))._asdict())
     except ValueError as error:
@@ -55,9 +66,18 @@ def write_pomdp(pomdp: Pomdp, path: str | os.PathLike[str]) -> None:
     write_text(path, format_pomdp(pomdp))
 
 
-def _ends(T: np.ndarray) -> np.ndarray:
-    """States that some other state leads to and that no action leaves."""
+def _these(states: Sequence[str], some: np.ndarray) -> str:
+    """The first of them by name."""
+    first = ", ".join(repr(states[s]) for s in some[:3])
+    if len(some) == 1:
+        return f"state {first} is"
+    return f"states {first} are" if len(some) <= 3 else f"{len(some)} states ({first}, …) are"
+
+
+def _ends(T: np.ndarray, R: np.ndarray) -> np.ndarray:
+    """States that some other state leads to, that no action leaves, and where all pay the same."""
     n_states = T.shape[1]
     stays = np.diagonal(T, axis1=1, axis2=2) > 1.0 - 1e-12
     leads = (T > 0.0).any(axis=0) & ~np.eye(n_states, dtype=bool)
-    return np.asarray(stays.all(axis=0) & leads.any(axis=0))
+    indifferent = np.ptp(R, axis=1) <= 1e-12 * np.abs(R).max(axis=1)
+    return np.asarray(stays.all(axis=0) & leads.any(axis=0) & indifferent)
