@@ -1,19 +1,19 @@
 from dataclasses import replace
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
 
 from markovlens.agents.config import PPOConfig, RunSpec
-from markovlens.agents.evaluate import evaluate
+from markovlens.agents.evaluate import _play_host, evaluate
 from markovlens.agents.host import Player, host_env, program_for
 from markovlens.agents.networks import actor_critic
 from markovlens.agents.run import load_run
 from markovlens.agents.training import complete, train
+from markovlens.envs.adapters.from_gymnasium import GymnasiumVector
 from markovlens.envs.registry import is_gymnasium_id
 from markovlens.experiments.report import write_report
-
-pytest.importorskip("gymnasium")
 
 BLIND = PPOConfig(env="CartPole-v1", hide=(1, 3), latent=8, n_steps=32, steps=128 * 3)
 
@@ -76,3 +76,28 @@ def test_episodes_begin_anew_when_a_run_goes_on():
 def test_what_gymnasium_cannot_make_is_reported():
     with pytest.raises(ValueError, match="Gymnasium cannot make"):
         train(PPOConfig(env="NoSuchThing-v3"))
+
+
+def test_no_two_copies_of_any_two_runs_start_alike():
+    env = host_env(BLIND)
+    network = actor_critic(2, 2, 8, 2, "gru", np.random.default_rng(0))
+    starts = [Player(env, seed).live(network, 0, 1)[0].observation[0] for seed in range(3)]
+    assert len(np.unique(np.concatenate(starts), axis=0)) == 3 * BLIND.n_envs
+
+
+class Endless(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, dtype=np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, dtype=np.float32), 0.0, False, False, {}
+
+
+def test_episodes_that_never_end_cannot_be_scored(monkeypatch):
+    monkeypatch.setattr("markovlens.agents.evaluate.LONGEST", 200)
+    network = actor_critic(1, 2, 8, 1, "gru", np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"has not ended after 200 steps.* time limit"):
+        _play_host(network, GymnasiumVector(Endless, 2), 2, True, jax.random.key(0))

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from markovlens.agents.config import PPOConfig
+from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.evaluate import estimate, evaluate
 from markovlens.agents.folder import CHECKPOINT, RunFolder
 from markovlens.agents.run import load_run
@@ -246,3 +246,25 @@ def test_a_full_disk_keeps_the_old_checkpoint(finished, monkeypatch, tmp_path):
         copy.save({"x": np.zeros(3)}, 1)
     assert (copy.path / CHECKPOINT).read_bytes() == before
     assert sorted(p.name for p in copy.path.iterdir() if p.name.startswith(".checkpoint")) == []
+
+
+def test_an_environment_of_ones_own_is_needed_again(tmp_path):
+    from markovlens.envs.env import TimeLimit
+    from markovlens.envs.tmaze import TMaze
+
+    mine, other = TimeLimit(TMaze(3), 50), TimeLimit(TMaze(2), 50)
+    config = replace(SMALL, steps=128)
+    train(config, env=mine, out=tmp_path)
+    assert load_run(tmp_path, env=TimeLimit(TMaze(3), 50)).env().time_limit == 50
+    for env in (None, other):
+        with pytest.raises(ValueError, match=r"own TimeLimit .*load_run"):
+            load_run(tmp_path, env=env)
+    with pytest.raises(ValueError, match="holds another run: its env"):
+        train(config, env=other, out=tmp_path)
+
+
+def test_what_is_infinite_is_read_back(tmp_path):
+    spec = RunSpec(replace(SMALL, max_gradient_norm=float("inf")).resolve(), 0)
+    folder = RunFolder(tmp_path)
+    folder.claim([spec])
+    assert folder.specs() == [spec]

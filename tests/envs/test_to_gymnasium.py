@@ -197,3 +197,14 @@ def test_vector_agrees_with_single():
         single.append(total)
     error = np.hypot(np.std(single) / np.sqrt(40), totals.std() / np.sqrt(n))
     assert abs(np.mean(single) - totals.mean()) < 4 * error
+
+
+def test_actions_that_do_not_exist_are_refused():
+    env = gymnasium.make("markovlens/Tiger-v0").unwrapped
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"got the action 9, expected one of Discrete\(3\)"):
+        env.step(9)
+    envs = gymnasium.make_vec("markovlens/Tiger-v0", num_envs=2).unwrapped
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match=r"got the action \[0, -1\]"):
+        envs.step(np.array([0, -1]))

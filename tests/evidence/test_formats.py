@@ -102,7 +102,7 @@ def test_episodes_by_number(tmp_path):
     np.savez(tmp_path / "f.npz", **steps, **flags)
     assert load(tmp_path / "f.npz").n_episodes == 2
     np.savez(tmp_path / "c.npz", **steps, terminated=[True])
-    with pytest.raises(ValueError, match="episode has 4 steps but terminated has 1"):
+    with pytest.raises(ValueError, match=r"episode has shape \[4\] and terminated \[1\]"):
         load(tmp_path / "c.npz")
 
 
@@ -255,3 +255,51 @@ def test_minari_observations_in_parts_and_episodes_without_an_end(monkeypatch):
     assert data.truncated.tolist() == [False, True, False, True]
     assert data.observation[:2].tolist() == [[7.0, 1.0], [8.0, 2.0]]
     assert data.next_observation[1].tolist() == [9.0, 3.0]
+
+
+def test_episodes_written_in_turns_are_refused(tmp_path):
+    steps = {
+        "observation": [0, 5, 1, 6, 2, 7],
+        "action": [0] * 6,
+        "reward": [0.0] * 6,
+        "terminated": [False] * 4 + [True] * 2,
+        "episode": [7, 8, 7, 8, 7, 8],
+    }
+    pl.DataFrame(steps).write_csv(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"episode 7 goes on at step 2, after .* sort the rows"):
+        load(tmp_path / "a.csv")
+    pl.DataFrame(steps).sort("episode", maintain_order=True).write_csv(tmp_path / "a.csv")
+    assert load(tmp_path / "a.csv").observation.tolist() == [0, 1, 2, 5, 6, 7]
+
+
+def test_numbers_of_episodes_may_begin_again_after_an_end(tmp_path):
+    ends = {"terminated": [False, True] * 3, "episode": [0, 0, 1, 1, 0, 0]}
+    steps = {"observation": [0, 1] * 3, "action": [0] * 6, "reward": [1.0] * 6} | ends
+    np.savez(tmp_path / "a.npz", **steps)
+    assert load(tmp_path / "a.npz").n_episodes == 3
+
+
+def test_what_follows_an_end_may_be_left_open(tmp_path):
+    text = " observation, action,reward,terminated,next_observation\n"
+    (tmp_path / "a.csv").write_text(text + "0,0,1,false,3\n3,0,2,true,\n1,0,1,true,2\n")
+    data = load(tmp_path / "a.csv")
+    assert data.next_observation.tolist() == [3, 3, 2]
+    assert data.next_observation.dtype.kind == "i"
+    (tmp_path / "a.csv").write_text(text + "0,0,1,false,\n3,0,2,true,\n1,0,1,true,2\n")
+    with pytest.raises(ValueError, match="next_observation at step 0 is not finite"):
+        load(tmp_path / "a.csv")
+
+
+def test_files_of_another_kind_are_named_as_such(tmp_path):
+    (tmp_path / "log.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"unknown kind of data file '.json'"):
+        resolve(tmp_path / "log.json")
+
+
+def test_a_vector_of_environments_is_not_an_environment():
+    with pytest.raises(ValueError, match="got a vector of them"):
+        experience(gymnasium.make_vec("CartPole-v1", num_envs=2))
+
+
+def test_our_environments_keep_their_discount_under_gymnasium():
+    assert experience("markovlens/Tiger-v0", steps=50).gamma == experience("tiger", steps=50).gamma

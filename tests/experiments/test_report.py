@@ -10,13 +10,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from markovlens.agents.config import PPOConfig
+from markovlens.agents.config import PPOConfig, RunSpec
+from markovlens.agents.folder import RunFolder
 from markovlens.agents.training import train, train_together
 from markovlens.experiments.report import page_data, render, write_report
 from markovlens.experiments.results import Results
 from markovlens.experiments.sources import gather
 from markovlens.files import write_parquet
 from tests.experiments.test_figures import rows
+from tests.experiments.test_units import fake_metrics
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -232,3 +234,14 @@ def test_the_page_works_in_a_browser(page, width, tmp_path):
     assert said["paper"] == "rgb(16, 18, 23)"
     assert not said["overflow"]
     assert not said["played"].startswith("0 / ")
+
+
+def test_runs_that_see_differently_are_told_apart(tmp_path):
+    for name, hide in (("full", ()), ("blind", (1,))):
+        folder = RunFolder(tmp_path / name)
+        config = PPOConfig(env="tmaze-2", algo="rnn", steps=2048, hide=hide).resolve()
+        with folder.locked():
+            folder.claim([RunSpec(config, 0)])
+        folder.write_metrics(fake_metrics([None], lambda _: 1.0))
+    shown = gather([tmp_path / "full", tmp_path / "blind"]).curves
+    assert set(shown["agent"]) == {"rnn (hide [])", "rnn (hide [1])"}

@@ -1,6 +1,7 @@
 """Planning and sharing work, with a trainer that only writes down what it was asked."""
 
 import json
+import math
 import threading
 
 import polars as pl
@@ -9,7 +10,7 @@ import pytest
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.metrics import SCHEMA
 from markovlens.experiments.config import parse_experiment
-from markovlens.experiments.results import Results
+from markovlens.experiments.results import Results, area
 from markovlens.experiments.runs import curves_of
 from markovlens.experiments.sources import gather
 from markovlens.experiments.sweep import keep_experiment, runs_of, sweep, total_steps
@@ -229,3 +230,62 @@ def test_the_work_to_do_is_known_beforehand():
     reported = 2 * 2 * 3
     assert total_steps(experiment, ("sweep", "report")) == (swept + reported) * 2048
     assert total_steps(experiment, ("report",)) == reported * 2048
+
+
+def test_a_seed_serves_what_it_is_for_now(tmp_path):
+    """Seeds that once judged, and now choose, choose like any other."""
+    file = tmp_path / "e.toml"
+    text = """
+title = "x"
+[seeds]
+sweep = [0, 1]
+report = [2, 3]
+[tasks.tmaze-1]
+steps = 2048
+[agents.ld]
+grid.learning_rate = [0.01, 0.5]
+"""
+    file.write_text(text)
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    file.write_text(
+        text.replace("[0, 1]", "[0, 1, 2, 3]").replace("report = [2, 3]", "report = [4]")
+    )
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    shown = Results(tmp_path / "r").reported
+    assert json.loads(shown["options"][0])["learning_rate"] == 0.01
+    assert shown["seed"].unique().to_list() == [4]
+
+
+def test_what_an_earlier_form_of_the_experiment_reported_is_not_shown(tmp_path):
+    file = tmp_path / "e.toml"
+    text = """
+title = "x"
+[seeds]
+sweep = [0]
+report = [10, 11]
+[tasks.tmaze-1]
+steps = 2048
+[agents.ld]
+grid.learning_rate = [0.5]
+"""
+    file.write_text(text)
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    file.write_text(text.replace("[0.5]", "[0.5, 0.01]").replace("[10, 11]", "[11, 12]"))
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    shown = Results(tmp_path / "r").reported
+    assert shown["agent"].unique().to_list() == ["ld"]
+    assert json.loads(shown["options"][0])["learning_rate"] == 0.01
+    assert sorted(shown["seed"].unique()) == [11, 12]
+
+
+def trained_at_once(results, units, progress):
+    for unit in units:
+        if not unit.done:
+            fake_train(unit, None)
+
+
+def test_a_run_in_which_no_episode_ended_is_not_chosen(tmp_path):
+    experiment = parse_experiment(SMALL)
+    (run, *_) = runs_of(experiment, "sweep", tmp_path)
+    curves = curves_of([run], fake_metrics([run], lambda _: float("nan")), [False])
+    assert math.isnan(area(curves, "return"))

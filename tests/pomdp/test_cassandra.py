@@ -320,8 +320,7 @@ def assert_same(one, other):
 @settings(max_examples=60)
 @pytest.mark.filterwarnings("ignore:.*is left out")
 def test_reading_undoes_writing_to_the_last_bit(pomdp):
-    """But for rewards in a state that is entered, never left and pays the same for every action: to a
-    reader it is the end."""
+    """But for rewards in a state that is entered, never left and leaves no choice: the end."""
     T, R = np.asarray(pomdp.T), np.array(pomdp.R)
     for s in range(pomdp.n_states):
         entered = (np.delete(T[:, :, s], s, axis=1) > 0).any()

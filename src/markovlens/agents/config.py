@@ -99,6 +99,10 @@ class PPOConfig:
             got = getattr(self, name)
             if got is not None and not got > 0.0:
                 raise ValueError(f"{name} must be positive, got {got}")
+        for name in ("entropy_weight", "value_weight"):
+            got = getattr(self, name)
+            if got is not None and not abs(got) < float("inf"):
+                raise ValueError(f"{name} must be finite, got {got}")
         if self.n_envs % self.minibatches:
             raise ValueError(
                 f"minibatches must divide n_envs, for a minibatch is whole sequences: "

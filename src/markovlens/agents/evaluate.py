@@ -19,6 +19,7 @@ from markovlens.envs.vector import VectorState, vector_reset
 
 AT_ONCE = 256  # environments side by side
 CHUNK = 128  # steps
+LONGEST = 200_000  # steps of an episode on the host
 
 
 class Estimate(NamedTuple):
@@ -82,7 +83,12 @@ def _play_host(
     each = -(-episodes // env.n)
     done: list[list[tuple[float, float, float]]] = [[] for _ in range(env.n)]
     update = 0
-    while min(map(len, done)) < each:
+    while (fewest := min(map(len, done))) < each:
+        if update * CHUNK > LONGEST * (1 + fewest):
+            raise ValueError(
+                f"an episode has not ended after {LONGEST:,} steps, so it cannot be scored: give "
+                "the environment a time limit (gymnasium.wrappers.TimeLimit)"
+            )
         rollout, _ = player.live(network, update, CHUNK)
         update += 1
         statistics, seen = statistics.update(rollout.reward, rollout.ended)

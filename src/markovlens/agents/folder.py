@@ -191,7 +191,7 @@ def _to_toml(specs: Sequence[RunSpec]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value)
+    return repr(value) if isinstance(value, float) else json.dumps(value)  # inf, not Infinity
 
 
 def _commit() -> str | None:

@@ -4,6 +4,8 @@ What an outside environment does cannot be saved, so a run that is continued
 starts its episodes anew; everything else goes on as it was.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,8 @@ from markovlens.agents.rollout import Rollout, within
 from markovlens.envs.env import Env
 from markovlens.envs.registry import is_gymnasium_id
 
+OWN = "own "  # begins the names of environments that were given, not named
+
 if TYPE_CHECKING:
     from markovlens.envs.adapters.from_gymnasium import HostVectorEnv
 
@@ -61,7 +65,20 @@ def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorE
     """What the agent of this config meets: its spaces and its discount, wherever it is stepped."""
     if env is None and is_gymnasium_id(config.env):
         return host_env(config)
+    if config.env.startswith(OWN) and (env is None or own_name(env) != config.env):
+        raise ValueError(
+            f"this agent was trained on an environment of its trainer's own, {config.env!r}: "
+            "in Python, load_run(folder, env=that environment)"
+        )
     return agent_env(config, seed, env)
+
+
+def own_name(env: Env) -> str:
+    """What a config calls an environment that it was given: its class, a mark of its contents."""
+    arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(eqx.filter(env, eqx.is_array))]
+    text = re.sub("0x[0-9a-f]+", "", repr(env))  # where something is in memory says nothing
+    mark = hashlib.sha256(b"".join([text.encode(), *arrays])).hexdigest()[:8]
+    return f"{OWN}{type(env).__name__} {mark}"
 
 
 def host_env(config: PPOConfig) -> "HostVectorEnv":
@@ -142,7 +159,8 @@ class Player:
         key = jax.random.fold_in(jax.random.key(self.seed), update)
         act_key, learn_key = jax.random.split(key)
         if self.observation is None or self.memory is None:
-            self.observation = self._flat(self.env.reset(seed=self.seed + update))
+            seeds = _seeds(self.seed, update, self.env.n)
+            self.observation = self._flat(self.env.reset(seed=seeds))
             self.memory = network.memory(self.env.n)
         noise = np.asarray(self.distribution.noise(act_key, (length, self.env.n)))
         actor = network.without_critics()
@@ -178,6 +196,11 @@ class Player:
 
     def _flat(self, observation: np.ndarray) -> np.ndarray:
         return np.asarray(jax.vmap(self.env.observation_space.flatten)(jnp.asarray(observation)))
+
+
+def _seeds(seed: int, update: int, n: int) -> list[int]:
+    """For each copy its own: Gymnasium would give neighbouring runs' copies the same ones."""
+    return np.random.SeedSequence([seed, update]).generate_state(n).tolist()
 
 
 @eqx.filter_jit

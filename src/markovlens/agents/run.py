@@ -118,6 +118,7 @@ def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
     """
     folder = RunFolder(path)
     specs = folder.specs()
+    problem(*specs[0], env)  # is this what it was trained on?
     program: Any = program_for(specs, env)
     like = jax.eval_shape(lambda: program.trim(program.start()))
     found = folder.load(like)

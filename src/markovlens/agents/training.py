@@ -15,7 +15,7 @@ import polars as pl
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
-from markovlens.agents.host import problem, program_for
+from markovlens.agents.host import own_name, problem, program_for
 from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env
@@ -44,7 +44,8 @@ def train(
 ) -> Run:
     """Train an agent; several seeds train together.
 
-    `env` is an environment of your own, instead of the one that `config.env` names. With `out`, a
+    `env` is an environment of your own, instead of the one that `config.env` names (which then only
+    says whose settings fill in what the config leaves open). With `out`, a
     folder, metrics and checkpoints are written there, and a folder that holds an
     unfinished run of the same config is continued, bit for bit. Ctrl-C and SIGTERM leave a
     checkpoint behind.
@@ -93,6 +94,8 @@ def train_together(
 def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
     """The config with nothing left open."""
     config = config.resolve()
+    if env is not None:
+        config = replace(config, env=own_name(env))
     if config.gamma is None:
         config = replace(config, gamma=problem(config, 0, env).gamma)
     return config

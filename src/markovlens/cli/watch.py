@@ -62,23 +62,21 @@ def watch(
 
 def _cast(env: str, policy: str) -> "tuple[Env, Policy]":
     """The environment as the player sees it, and the player."""
-    from markovlens.envs.registry import make
+    from markovlens.envs.registry import is_gymnasium_id, make
     from markovlens.envs.render.episode import RandomPolicy
 
+    if is_gymnasium_id(env):
+        raise ValueError(f"{env} is Gymnasium's, and draws itself: make it with a render_mode")
     if policy == RANDOM:
         world = make(env)
         return world, RandomPolicy(world)
     from markovlens.agents.run import load_run
-    from markovlens.envs.env import Env
 
     run = load_run(policy)
     trained_on = run.specs[0].config.env
     if trained_on != env:
         raise ValueError(f"{policy} was trained on {trained_on}, not on {env}")
-    world = run.env()
-    if not isinstance(world, Env):
-        raise ValueError(f"{env} is Gymnasium's, and draws itself: make it with a render_mode")
-    return world, _Trained(run)
+    return run.env(), _Trained(run)
 
 
 class _Trained:

@@ -186,7 +186,7 @@ class Simulator:
         The n steps seen from an observation vary by (n - 1)/n of what such steps vary by, on
         average over all steps 1 - observations/steps.
         """
-        steps, observations = len(self.data.reward), np.count_nonzero(self._count)
+        steps, observations = len(self.data.reward), int(np.count_nonzero(self._count))
         return float(np.sqrt(steps / max(steps - observations, 1)))
 
     def copies(self, replications: int) -> Portions:

@@ -14,8 +14,9 @@ One row per step, in order, with the columns
 
 A vector can also be given entry by entry, as `observation_0`, `observation_1`, … or by name, as
 `observation_angle`, `observation_speed`, …. Where `episode` changes without `terminated`, one was
-cut. In JSON lines a line is a step, or a whole episode when its values are lists;
-one that is not over at the end of its line was cut there. Other columns are left alone.
+cut; where `terminated`, `next_observation` may be left open. In JSON lines a line is a step, or a
+whole episode when its values are lists; one that is not over at the end of its line was cut there.
+Other columns are left alone.
 """
 
 import json
@@ -67,7 +68,7 @@ def load_minari(name: str) -> Trajectories:
         ) from None
     try:
         episodes = list(minari.load_dataset(name, download=True).iterate_episodes())
-    except (ImportError, ValueError, OSError) as error:  # downloads may need more packages
+    except (ImportError, ValueError, TypeError, OSError) as error:  # downloads may need packages
         raise ValueError(f"Minari cannot load {name!r}: {error}") from None
     seen = [_vectors(episode.observations) for episode in episodes]
     return Trajectories(
@@ -118,7 +119,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
     import polars as pl
 
     try:
-        return _columns(pl.read_csv(path, infer_schema_length=None))
+        return _columns(pl.read_csv(path, infer_schema_length=None).rename(str.strip))
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"not a table with a line of column names: {error}") from None
 
@@ -132,6 +133,9 @@ def _columns(table: Any) -> dict[str, Any]:
     needed = _needed(table.columns)
     columns: dict[str, Any] = {}
     for column in table:
+        after = (_meaning(column.name) or ("", ""))[0] == "next_observation"
+        if after and column.null_count() and column.dtype.is_numeric():  # open, as at an end
+            column = column.cast(pl.Float64).fill_null(float("nan"))
         if column.null_count() and column.name in needed:
             raise ValueError(f"column {column.name} has empty cells; every step needs a value")
         nested = isinstance(column.dtype, pl.List | pl.Array)
@@ -250,9 +254,10 @@ def _meaning(column: str) -> tuple[str, str] | None:
 def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
     """Where episodes are truncated, given also to which episode each step belongs."""
     number, terminated = np.asarray(episode), np.asarray(columns["terminated"]).astype(bool)
-    if number.shape != terminated.shape:
+    if number.ndim != 1 or number.shape != terminated.shape:
         raise ValueError(
-            f"episode has {len(number)} steps but terminated has {len(terminated)}; they must agree"
+            f"episode has shape {list(number.shape)} and terminated {list(terminated.shape)}; both "
+            "must be [steps]"
         )
     truncated = np.asarray(columns.get("truncated", np.zeros(len(number), dtype=bool)))
     if truncated.shape != number.shape:

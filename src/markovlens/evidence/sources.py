@@ -46,7 +46,10 @@ def experience(
             "expected Trajectories, an environment, or the name or path of one; "
             f"got {type(found).__name__}"
         )
-    gamma = float(getattr(found, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
+    if hasattr(found, "num_envs"):
+        raise ValueError("expected one environment, got a vector of them: give one, from `make`")
+    innermost = getattr(found, "unwrapped", found)  # Gymnasium's wrappers hide what is inside
+    gamma = float(getattr(innermost, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
     return Experience(collect(found, steps, seed, policy, gamma, advance), gamma)
 
 
@@ -69,7 +72,8 @@ def resolve(source: str | os.PathLike[str], seed: int = 0) -> Any:
     source = os.fspath(source)
     if source.startswith("minari:"):
         return load_minari(source.removeprefix("minari:"))
-    if Path(source).suffix.lower() in READERS:
+    suffix = Path(source).suffix.lower()
+    if suffix in READERS or (Path(source).is_file() and suffix != ".pomdp"):
         return load(source)
     from markovlens.envs import registry
 

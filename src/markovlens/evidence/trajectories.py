@@ -62,6 +62,7 @@ class Trajectories:
         )
         if next_observation is not None:
             given["next_observation"] = _array("next_observation", next_observation)
+            given["next_observation"] = _closed(**given)
         _check(given, n)
         arrays = _finish(given)
         for name, value in arrays.items():
@@ -196,11 +197,32 @@ def _array(name: str, value: object) -> np.ndarray:
             f"{name} is ragged: its entries have different shapes; every step needs an "
             f"entry of the same shape"
         ) from None
-    if array.dtype == object:
-        raise ValueError(f"{name} must hold numbers of one shape per step, not Python objects")
+    if array.dtype.kind in "OUS":
+        first = next((x for x in array.ravel() if not isinstance(x, int | float)), None)
+        raise ValueError(
+            f"{name} must hold numbers, of one shape for every step, got {first!r}; write "
+            "categories as whole numbers 0, 1, 2, …"
+        )
     if array.ndim == 0:
         raise ValueError(f"{name} must have one entry per step, got a single value")
     return array
+
+
+def _closed(
+    observation: np.ndarray, next_observation: np.ndarray, terminated: np.ndarray, **_: np.ndarray
+) -> np.ndarray:
+    """Where an episode is over, what it led to is of no use, and a log may leave it open."""
+    same_shape = next_observation.shape == observation.shape
+    if next_observation.dtype.kind != "f" or not same_shape or not next_observation.size:
+        return next_observation
+    missing = ~np.isfinite(next_observation).reshape(len(next_observation), -1).all(axis=1)
+    if not missing.any() or terminated.shape != missing.shape:
+        return next_observation
+    closed = next_observation.copy()
+    over = missing & terminated.astype(bool)
+    closed[over] = observation[over]
+    whole = observation.dtype.kind in "biu" and not (missing & ~over).any()
+    return closed.astype(observation.dtype) if whole else closed
 
 
 def _check(given: Mapping[str, np.ndarray], n: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from markovlens.experiments.config import Experiment, Setting, read_experiment
+from markovlens.experiments.config import Agent, Experiment, Setting, Task, read_experiment
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
@@ -78,17 +78,48 @@ class Results:
     def reported(self) -> pl.DataFrame:
         """The runs to show: those with report seeds, or the sweep's best while there are none.
 
-        An agent that was reported with several settings becomes several agents, named after them.
+        Of a folder with an experiment, what that reports as it stands now. Elsewhere an agent that
+        was reported with several settings becomes several agents, named after them.
         """
         reported = self.curves.filter(pl.col("stage") == "report")
+        if self.experiment is not None:
+            current = self._reported_by(self.experiment)
+            reported = current if current.height else reported
         if reported.height:
             return told_apart(reported)
         return _best_of_sweep(self.curves, self.experiment.score if self.experiment else "return")
 
+    def _reported_by(self, experiment: Experiment) -> pl.DataFrame:
+        """Without the settings and seeds that an earlier form of the experiment asked for."""
+        wanted = {}
+        for task in experiment.tasks:
+            for agent in experiment.agents:
+                setting = self.choice(experiment, task, agent)
+                if setting is not None:
+                    wanted[setting] = list(task.report_seeds)
+        parts = [self.curves.clear()]
+        for (task_name, agent_name, options), runs in self.curves.group_by(
+            "task", "agent", "options", maintain_order=True
+        ):
+            setting = Setting(str(task_name), str(agent_name), json.loads(str(options)))
+            parts.append(runs.filter(pl.col("seed").is_in(wanted.get(setting, []))))
+        return pl.concat(parts)
+
+    def choice(self, experiment: Experiment, task: Task, agent: Agent) -> Setting | None:
+        """The setting to report: the one that is given, or the sweep's best; None if not known."""
+        given = experiment.given(task, agent)
+        if given is not None:
+            return given
+        scores = self.scores(experiment, task.name, agent.name)
+        return best_setting(scores) if scores else None
+
     def scores(
         self, experiment: Experiment, task: str, agent: str
     ) -> dict[Setting, Float[np.ndarray, "seeds"]]:
-        """The area under the curve of every setting swept with all its seeds, seed by seed."""
+        """The area under the curve of every setting swept with all its seeds, seed by seed.
+
+        Whatever a run was once made for, its seed says what it serves now.
+        """
         wanted = {
             setting: set(experiment.task(task).sweep_seeds)
             for setting in experiment.candidates()
@@ -97,7 +128,9 @@ class Results:
         if not self.known:
             return {}
         rows = self.curves.filter(
-            (pl.col("task") == task) & (pl.col("agent") == agent) & (pl.col("stage") == "sweep")
+            (pl.col("task") == task)
+            & (pl.col("agent") == agent)
+            & pl.col("seed").is_in(list(experiment.task(task).sweep_seeds))
         )
         found: dict[Setting, dict[int, float]] = {}
         for (options, seed), run in rows.group_by("options", "seed"):
@@ -145,8 +178,8 @@ def _best_of_sweep(rows: pl.DataFrame, score: str) -> pl.DataFrame:
 
 
 def area(run: pl.DataFrame, metric: str) -> float:
-    """The area under one run's curve, in units of the metric; NaN if the run diverged."""
-    if run["diverged"].any():
+    """The area under one run's curve, in units of the metric; NaN if it diverged or is empty."""
+    if run["diverged"].any() or not run[metric].is_finite().any():
         return float("nan")
     run = run.sort("step")
     return float(area_under_curve(run["step"].to_numpy(), run[metric].to_numpy()))

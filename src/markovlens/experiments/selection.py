@@ -26,7 +26,9 @@ class Selection(NamedTuple, Generic[Setting]):
 
 
 def best_setting(sweep: Mapping[Setting, Float[np.ndarray, "seeds"]]) -> Setting:
-    """The setting with the highest mean score; the first of equals. Diverged runs count as -∞."""
+    """The setting with the highest mean score; the first of equals. A run without a score
+    (it diverged, or no episode ended) counts as -∞.
+    """
     if not sweep:
         raise ValueError("nothing to choose from: the sweep has no finished settings")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from markovlens.agents.config import HYPERPARAMETERS, PPOConfig
+from markovlens.agents.config import PPOConfig
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.run import Run as TrainedRun
 from markovlens.agents.run import load_run
@@ -20,7 +20,6 @@ from markovlens.experiments.tables import Row, table_budgets
 from markovlens.experiments.units import Run, Unit
 
 PICTURES = (".png", ".gif", ".webp")
-_SHOWN = ("env", "algo", "steps", "cell", "latent", "n_envs", *HYPERPARAMETERS)
 
 Load = Callable[[], tuple[TrainedRun, int]]
 
@@ -96,8 +95,7 @@ def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, dict[tuple[str, str, s
 
 def _setting(config: PPOConfig) -> Setting:
     agent = "perfect" if config.full_view else config.algo
-    options = {key: value for key, value in asdict(config).items() if key in _SHOWN}
-    return Setting(config.env, agent, options)
+    return Setting(config.env, agent, asdict(config))
 
 
 def _units(units: Sequence[Unit]) -> dict[tuple[str, str, str], Load]:

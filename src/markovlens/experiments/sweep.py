@@ -8,7 +8,6 @@ from markovlens.agents.host import problem
 from markovlens.experiments.config import Experiment, Setting, Stage, read_experiment
 from markovlens.experiments.executors import Executor, LocalExecutor
 from markovlens.experiments.results import Results
-from markovlens.experiments.selection import best_setting
 from markovlens.experiments.units import Run, Unit, plan
 from markovlens.experiments.worker import error_file
 from markovlens.files import write_json, write_text
@@ -108,16 +107,13 @@ def _settings_to_report(experiment: Experiment, results: Path) -> list[Setting]:
         if not task.report_seeds:
             continue
         for agent in experiment.agents:
-            given = experiment.given(task, agent)
-            if given is None:
-                scores = Results(results).scores(experiment, task.name, agent.name)
-                if not scores:
-                    raise ValueError(
-                        f"nothing is known of agent {agent.name!r} on task {task.name!r} yet: "
-                        "run the sweep first, or write its settings under [selected]"
-                    )
-                given = best_setting(scores)
-            settings.append(given)
+            chosen = Results(results).choice(experiment, task, agent)
+            if chosen is None:
+                raise ValueError(
+                    f"nothing is known of agent {agent.name!r} on task {task.name!r} yet: "
+                    "run the sweep first, or write its settings under [selected]"
+                )
+            settings.append(chosen)
     return settings
 
 

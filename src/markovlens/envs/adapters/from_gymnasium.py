@@ -1,6 +1,6 @@
 """Any Gymnasium environment as one stepped on the host, with our meaning of an episode's end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -46,8 +46,8 @@ class HostVectorEnv(Protocol):
     @property
     def action_space(self) -> Space: ...
 
-    def reset(self, seed: int | None = None) -> np.ndarray:
-        """Fresh starts of all N: what is seen."""
+    def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
+        """Fresh starts of all N: what is seen. The copies' seeds may be given one by one."""
 
     def step(self, actions: Any) -> HostStep:
         """One step of all N; those that end start again."""
@@ -85,8 +85,9 @@ class GymnasiumVector:
         self.observation_space = inner if self._kept is None else _without(inner, len(self._kept))
         self.action_space = action_space_from_gymnasium(self._actions)
 
-    def reset(self, seed: int | None = None) -> np.ndarray:
-        observation, _ = self._envs.reset(seed=seed)
+    def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
+        seeds: Any = seed  # a list too, which the base class does not say
+        observation, _ = self._envs.reset(seed=seeds)
         return self._seen(observation)
 
     def step(self, actions: Any) -> HostStep:

@@ -33,6 +33,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
     def __init__(self, name: str, seed: int = 0, render_mode: str | None = None):
         self._run = compiled(name, seed)
         self.env = self._run.env
+        self.gamma = self.env.gamma
         self.render_mode = render_mode
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
@@ -50,7 +51,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         return self._shown(observation)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        action = np.asarray(action)
+        action = _checked(self.action_space, action)
         self._key, self._state, step, self._mask = self._run.step_one(
             self._key, self._state, action
         )
@@ -124,7 +125,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return value_to_gymnasium(self.env.observation_space, observation), self._info()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        actions = np.asarray(actions)
+        actions = _checked(self.action_space, actions)
         self._key, self._states, step, self._masks = self._run.step_many(
             self._key, self._states, actions
         )
@@ -173,3 +174,10 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             state = jax.tree.map(lambda leaf, i=i: leaf[i], self._states)
             pictures.append(stage.picture(state))
         return tuple(pictures)
+
+
+def _checked(space: gymnasium.Space[Any], action: Any) -> np.ndarray:
+    action = np.asarray(action)
+    if not space.contains(action):
+        raise ValueError(f"got the action {action.tolist()}, expected one of {space}")
+    return action
