@@ -3,6 +3,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from markovlens.evidence.continuous import continuous_evidence
+from markovlens.evidence.detect import detect
 from markovlens.evidence.features import Normalise, Smooth
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.inputs import pay_for_observations
@@ -121,3 +122,13 @@ def test_a_constant_added_to_every_reward_changes_nothing():
     assert plain.p_value > 0.05
     assert raised.p_value == pytest.approx(plain.p_value, abs=0.02)
     assert raised.scale == pytest.approx(plain.scale, rel=0.05)
+
+
+def test_more_components_need_more_steps():
+    """With fewer, noise that is Markov as can be was called not Markov."""
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(1000, 200))
+    pay = seen[:, 0] + rng.normal(size=1000)
+    data = Trajectories(seen, np.zeros(1000, dtype=int), pay, np.arange(1000) % 20 == 19)
+    with pytest.raises(ValueError, match="too few for observations of 200 components: give 40"):
+        detect(data)

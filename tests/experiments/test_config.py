@@ -91,6 +91,8 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
     assert (tiger.sweep_seeds, tiger.report_seeds) == ((0, 1, 2), (20,))
     with pytest.raises(ValueError, match=r"\[scale.quick.grid\] 'bet'; did you mean 'beta'"):
         parse_experiment(changed("scale/quick/grid", {"bet": [0.5]}), "quick")
+    with pytest.raises(ValueError, match="a scale's tasks must be a list of names, got 'tiger'"):
+        parse_experiment(changed("scale/quick/tasks", "tiger"), "quick")
     with pytest.raises(ValueError, match="unknown scale 'quik'; did you mean 'quick'"):
         parse_experiment(SMALL, "quik")
 
@@ -117,6 +119,13 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
         ("selected/tigre", {}, r"task in \[selected\] 'tigre'; did you mean 'tiger'"),
         ("scale/quick/step", 1, r"key in \[scale.quick\] 'step'"),
         ("tasks", {}, "needs a 'tasks' entry"),
+        ("tasks/tiger", 3, r"\[tasks.tiger\] must be a table of keys and values, got 3"),
+        ("title", 3, "'title' must be a text, got 3"),
+        ("options/hide", 1, "hide must be a list of whole numbers, got 1"),
+        ("options/steps", float("inf"), "steps must be a whole number, got inf"),
+        ("options/latent", [32], r"latent must be a number, got \[32\]"),
+        ("options/entropy_weight", float("nan"), "entropy_weight must be finite, got nan"),
+        ("agents/ld/grid/beta", [1, 1.0], "has a value of beta twice"),
     ],
 )
 def test_mistakes_are_named(path, value, message):

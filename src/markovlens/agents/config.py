@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict, dataclass, fields, replace
 from types import UnionType
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from markovlens.names import unknown_name
 
@@ -186,14 +186,18 @@ def config_from(table: dict[str, Any]) -> PPOConfig:
 def _typed(name: str, value: Any, hint: Any) -> Any:
     """The value as its option has it: TOML knows lists for tuples, and people write 1e6 steps."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    if isinstance(value, list):
+    if any(get_origin(kind) is tuple for kind in kinds):
+        if not isinstance(value, list | tuple) or any(type(entry) is not int for entry in value):
+            raise ValueError(f"{name} must be a list of whole numbers, got {value!r}")
         return tuple(value)
+    if str in kinds and not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, got {value!r}")
     if bool in kinds and not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {value!r}")
     if (int in kinds or float in kinds) and bool not in kinds:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{name} must be a number, got {value!r}")
-        if int in kinds and int(value) != value:
+        if int in kinds and not float(value).is_integer():
             raise ValueError(f"{name} must be a whole number, got {value!r}")
         return int(value) if int in kinds else value
     return value

@@ -15,6 +15,7 @@ from markovlens.evidence.trajectories import Trajectories
 DECAYS = (0.5, 0.9, 0.99)  # of the memories of older observations and actions
 FARTHEST = 4.0  # standard deviations; the past is clipped beyond
 FEWEST_STEPS = 200
+STEPS_PER_COMPONENT = 40  # with 30 and fewer, regressions leave so much that all looks hidden
 MOST_KINDS_OF_ACTION = 32
 SCALED_BY = 100_000  # steps: more would not change the scales of things
 
@@ -58,6 +59,11 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
     normal = Normalise(now[sample[time[sample] >= stack.reach]])
     if normal.size == 0:
         raise TooThin("the observation never changes: there is nothing to test")
+    if usable.sum() < STEPS_PER_COMPONENT * normal.size:
+        raise TooThin(
+            f"{int(usable.sum())} usable steps are too few for observations of {normal.size} "
+            f"components: give {STEPS_PER_COMPONENT} for each, or mask those that do not matter"
+        )
     news = _News(past_of(sample)[usable[sample]], now[sample[usable[sample]]])
 
     def past(rows: Rows) -> Float[np.ndarray, "n q"]:

@@ -183,6 +183,14 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     for name in ("title", "tasks", "agents"):
         if not data.get(name):
             raise ValueError(f"an experiment needs a {name!r} entry, and this one has none")
+    for name in ("title", "about"):
+        if not isinstance(data.get(name, ""), str):
+            raise ValueError(f"{name!r} must be a text, got {data[name]!r}")
+    for name in ("seeds", "options", "tasks", "agents", "selected", "scale"):
+        _check_table(name, data.get(name, {}))
+    for name in ("tasks", "agents", "scale"):
+        for key, table in data.get(name, {}).items():
+            _check_table(f"{name}.{key}", table)
     change = _scale(data, scale)
     seeds = data.get("seeds", {})
     _check_keys("key in [seeds]", seeds, STAGES)
@@ -254,6 +262,8 @@ def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
 def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
     if names is None:
         return tables
+    if not isinstance(names, list):
+        raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
     _check_keys(kind, dict.fromkeys(names), tables)
     return {name: tables[name] for name in names}
 
@@ -283,6 +293,8 @@ def _agent(name: str, table: Mapping[str, Any], smaller: Mapping[str, list[Any]]
             raise ValueError(
                 f"the grid of agent {name!r} is empty: {key} must be a list of values, got {values}"
             )
+        if any(value in values[:i] for i, value in enumerate(values)):
+            raise ValueError(f"the grid of agent {name!r} has a value of {key} twice: {values}")
     options = {"algo": name, **{key: table[key] for key in table if key != "grid"}}
     _check_options(f"[agents.{name}]", options)
     return Agent(name, options, grid)
@@ -297,6 +309,11 @@ def _check_values(experiment: Experiment, task: Task, agent: Agent) -> None:
             _ = setting.config
         except (ValueError, TypeError) as error:
             raise ValueError(f"task {task.name!r}, agent {agent.name!r}: {error}") from error
+
+
+def _check_table(name: str, got: Any) -> None:
+    if not isinstance(got, Mapping):
+        raise ValueError(f"[{name}] must be a table of keys and values, got {got!r}")
 
 
 def _check_keys(kind: str, got: Mapping[str, Any], known: Any) -> None:
