@@ -101,3 +101,22 @@ def test_episodes_that_never_end_cannot_be_scored(monkeypatch):
     network = actor_critic(1, 2, 8, 1, "gru", np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"has not ended after 200 steps.* time limit"):
         _play_host(network, GymnasiumVector(Endless, 2), 2, True, jax.random.key(0))
+
+
+class Uneven(Endless):
+    """Bounds that differ from entry to entry."""
+
+    action_space = gymnasium.spaces.Box(np.float32([-9.0, 2.0]), np.float32([9.0, 3.0]))
+
+
+def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
+    monkeypatch.setitem(
+        gymnasium.registry,
+        "Uneven-v0",
+        gymnasium.envs.registration.EnvSpec(
+            id="Uneven-v0", entry_point=Uneven, disable_env_checker=True, max_episode_steps=10
+        ),
+    )
+    run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
+    action, _ = run.act(np.zeros(1, dtype=np.float32))
+    assert 2.0 <= float(action[1]) <= 3.0

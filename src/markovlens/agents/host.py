@@ -58,6 +58,7 @@ def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostPro
     """The program that trains these runs."""
     if env is None and is_gymnasium_id(specs[0].config.env):
         return HostProgram(specs)
+    _check_own(specs[0].config, env)
     return Program(specs, env)
 
 
@@ -65,12 +66,17 @@ def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorE
     """What the agent of this config meets: its spaces and its discount, wherever it is stepped."""
     if env is None and is_gymnasium_id(config.env):
         return host_env(config)
+    _check_own(config, env)
+    return agent_env(config, seed, env)
+
+
+def _check_own(config: PPOConfig, env: Env | None) -> None:
+    """What was trained on an environment without a name needs that environment."""
     if config.env.startswith(OWN) and (env is None or own_name(env) != config.env):
         raise ValueError(
             f"this agent was trained on an environment of its trainer's own, {config.env!r}: "
             "in Python, load_run(folder, env=that environment)"
         )
-    return agent_env(config, seed, env)
 
 
 def own_name(env: Env) -> str:

@@ -67,26 +67,25 @@ class Run:
 
         `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
         drawn with `key`. The observation is one of `run.env().observation_space`: with the previous
-        action in it, if the agent was trained so.
+        action in it, if the agent was trained so. For a Gymnasium environment the action is as that
+        takes it.
 
         >>> action, memory = run.act(observation)  # doctest: +SKIP
         >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP
         """
         if not greedy and key is None:
             raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
-        network, seen_space, action_space = self._actors[run]
+        network, env = self._actors[run]
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         seen = jnp.asarray(observation)
-        return _act(network, seen_space, action_space, greedy, seen, before, allowed, noise_key)
+        spaces = env.observation_space, env.action_space
+        action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
+        return action if isinstance(env, Env) else jnp.asarray(env.outside(action)), after
 
     @cached_property
-    def _actors(self) -> list[tuple[ActorCritic, Space, Space]]:
-        met = [self.env(i) for i in range(len(self))]
-        return [
-            (self.network(i).without_critics(), env.observation_space, env.action_space)
-            for i, env in enumerate(met)
-        ]
+    def _actors(self) -> list[tuple[ActorCritic, Any]]:
+        return [(self.network(i).without_critics(), self.env(i)) for i in range(len(self))]
 
 
 @eqx.filter_jit
@@ -118,7 +117,6 @@ def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
     """
     folder = RunFolder(path)
     specs = folder.specs()
-    problem(*specs[0], env)  # is this what it was trained on?
     program: Any = program_for(specs, env)
     like = jax.eval_shape(lambda: program.trim(program.start()))
     found = folder.load(like)

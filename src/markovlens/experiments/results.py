@@ -60,7 +60,9 @@ class Results:
         single = self.path / SINGLE
         if single.exists():
             return _read(single)
-        raise ValueError(f"{self.path} holds no finished runs yet")
+        inside = sorted(p.parent.name for p in self.path.glob(f"*/{SINGLE}"))
+        hint = f", but {', '.join(inside)} in it do" if inside else " yet"
+        raise ValueError(f"{self.path} holds no finished runs{hint}")
 
     @cached_property
     def experiment(self) -> Experiment | None:

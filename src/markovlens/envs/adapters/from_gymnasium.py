@@ -52,6 +52,9 @@ class HostVectorEnv(Protocol):
     def step(self, actions: Any) -> HostStep:
         """One step of all N; those that end start again."""
 
+    def outside(self, actions: Any) -> np.ndarray:
+        """Actions of `action_space` as the environment itself takes them."""
+
 
 class GymnasiumVector:
     """A Gymnasium environment as a `HostVectorEnv`.
@@ -90,10 +93,11 @@ class GymnasiumVector:
         observation, _ = self._envs.reset(seed=seeds)
         return self._seen(observation)
 
+    def outside(self, actions: Any) -> np.ndarray:
+        return actions_to_gymnasium(self._actions, actions)
+
     def step(self, actions: Any) -> HostStep:
-        raw, reward, terminated, truncated, info = self._envs.step(
-            actions_to_gymnasium(self._actions, actions)
-        )
+        raw, reward, terminated, truncated, info = self._envs.step(self.outside(actions))
         terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
         ended = terminated | truncated
         if self._mode == AutoresetMode.SAME_STEP:
