@@ -194,7 +194,8 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
         curves.select("task", "agent", "options").unique(maintain_order=True).sort("task", "agent")
     )
     read = [json.loads(options) for options in settings["options"]]
-    keys = sorted({key for options in read for key in options} - {"env", "algo"})
+    said = {k for options in read for k, v in options.items() if v is not False and v != []}
+    keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
     return [
         {"task": task, "agent": agent} | {key: _cell(options.get(key)) for key in keys}
         for (task, agent, _), options in zip(settings.iter_rows(), read, strict=True)
