@@ -3,11 +3,12 @@
 import os
 from pathlib import Path
 
-from markovlens.cores import available_cores
+from markovlens.cores import ONE_THREAD, available_cores
 
 
-def prepare_jax(n_parallel: int = 1) -> None:
-    """Keep compiled programs between calls, and give independent work a device for each core.
+def prepare_jax(n_parallel: int = 1, small: bool = False) -> None:
+    """Keep compiled programs between calls, and give independent work a device for each core; what
+    is a single piece of work and `small` gets one thread.
 
     The cache lies in the user's cache folder; `MARKOVLENS_CACHE` puts it elsewhere, and
     `MARKOVLENS_CACHE=` (empty) switches it off.
@@ -21,6 +22,8 @@ def prepare_jax(n_parallel: int = 1) -> None:
     n_devices = max(1, min(n_parallel, available_cores()))
     if n_devices > 1:
         jax.config.update("jax_num_cpu_devices", n_devices)
+    elif small:
+        os.environ.update(ONE_THREAD)
 
 
 def _cache_home() -> Path:

@@ -12,6 +12,8 @@ from markovlens.agents.config import PPOConfig
 from markovlens.agents.seeds import parse_seeds
 from markovlens.cli.output import print_json, print_table
 
+SMALL_LATENT = 128  # up to which a second thread costs more than it does
+
 
 def train(
     config: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = PPOConfig(),  # noqa: B008
@@ -42,7 +44,8 @@ def train(
     from markovlens.progress import progress_bar
 
     runs, folder = _what(config, seeds, out, resume)
-    prepare_jax(len(runs))
+    latent = runs[0][0].resolve().latent
+    prepare_jax(len(runs), small=latent is not None and latent <= SMALL_LATENT)
 
     from markovlens.agents import tracking
     from markovlens.agents.training import Diverged, complete, train_together

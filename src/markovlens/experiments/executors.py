@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from markovlens.cores import available_cores
+from markovlens.cores import ONE_THREAD, available_cores
 from markovlens.experiments.units import Unit
 from markovlens.experiments.worker import is_over
 from markovlens.progress import Advance
@@ -58,8 +58,7 @@ class LocalExecutor:
     ) -> Iterator[list["subprocess.Popen[str]"]]:
         command = [sys.executable, "-m", "markovlens.experiments.worker", str(results)]
         names = json.dumps([unit.name for unit in pending]) + "\n"
-        environment = os.environ | _jax_settings()
-        environment["XLA_FLAGS"] = _one_thread(os.environ.get("XLA_FLAGS", ""))
+        environment = os.environ | _jax_settings() | ONE_THREAD
         processes = []
         try:
             for _ in range(min(self.workers, len(pending))):
@@ -106,7 +105,7 @@ class RayExecutor:
                 num_cpus=self.cpus,
                 num_gpus=self.gpus,
                 max_retries=-1,
-                runtime_env={"env_vars": _jax_settings()},
+                runtime_env={"env_vars": _jax_settings() | (ONE_THREAD if self.cpus <= 1 else {})},
             )(_ray_task)
             folder = str(results.resolve())
             running = [task.remote(folder, unit.name) for unit in units if not is_over(unit)]
@@ -139,7 +138,3 @@ def _jax_settings() -> dict[str, str]:
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     values = {name.upper(): getattr(jax.config, name) for name in names}
     return {name: str(value) for name, value in values.items() if value is not None}
-
-
-def _one_thread(flags: str) -> str:
-    return f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
