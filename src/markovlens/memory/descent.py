@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.objective import discounted_return, squared_discrepancy
 from markovlens.pomdp.model import Pomdp
+from markovlens.values.chain import ChainLinks
 
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
@@ -39,6 +40,7 @@ MOVES: dict[Stage, tuple[str, ...]] = {
 def loss(
     stage: Stage,
     config: MemoryConfig,
+    links: ChainLinks | None,
     pomdp: Pomdp,
     policy_logits: Float[Array, "O M A"],
     memory_logits: Float[Array, "O A M M"],
@@ -46,21 +48,27 @@ def loss(
     """Λ² for the memory, -Λ² for the revealing policy, -J for everything after."""
     policy, memory = jax.nn.softmax(policy_logits), jax.nn.softmax(memory_logits)
     if stage == "reveal":
-        return -squared_discrepancy(pomdp, policy, memory, config)
+        return -squared_discrepancy(pomdp, policy, memory, config, links)
     if stage == "memory":
-        return squared_discrepancy(pomdp, policy, memory, config)
-    return -discounted_return(pomdp, policy, memory, config.view)
+        return squared_discrepancy(pomdp, policy, memory, config, links)
+    return -discounted_return(pomdp, policy, memory, config.view, links)
 
 
-@partial(jax.jit, static_argnames=("stage", "config"), compiler_options=ONE_THREAD)
-def losses(stage: Stage, config: MemoryConfig, pomdp: Pomdp, logits: Logits) -> Float[Array, "B"]:
+@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
+def losses(
+    stage: Stage, config: MemoryConfig, links: ChainLinks | None, pomdp: Pomdp, logits: Logits
+) -> Float[Array, "B"]:
     """The loss of every run."""
-    return jax.vmap(partial(loss, stage, config, pomdp))(*logits)
+    return jax.vmap(partial(loss, stage, config, links, pomdp))(*logits)
 
 
-@partial(jax.jit, static_argnames=("config",), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("config", "links"), compiler_options=ONE_THREAD)
 def most_discrepant(
-    config: MemoryConfig, pomdp: Pomdp, keys: Array, memory_logits: Float[Array, "B O A M M"]
+    config: MemoryConfig,
+    links: ChainLinks | None,
+    pomdp: Pomdp,
+    keys: Array,
+    memory_logits: Float[Array, "B O A M M"],
 ) -> Float[Array, "B O M A"]:
     """For each run the policy with the largest Λ of `n_policies` uniform on the simplex."""
     n_memory = memory_logits.shape[-1]
@@ -70,7 +78,7 @@ def most_discrepant(
         key, memory = run
         drawn = jax.random.exponential(key, shape)
         many = jnp.log(jnp.maximum(drawn, 1e-30))  # its softmax is uniform on the simplex
-        squares = jax.vmap(lambda policy: loss("memory", config, pomdp, policy, memory))(many)
+        squares = jax.vmap(lambda policy: loss("memory", config, links, pomdp, policy, memory))(many)
         return many[squares.argmax()]
 
     return jax.lax.map(of_run, (keys, memory_logits))
@@ -82,10 +90,11 @@ def start(stage: Stage, config: MemoryConfig, logits: Logits) -> Any:
     return jax.vmap(_optimiser(config).init)(_moving(stage, logits))
 
 
-@partial(jax.jit, static_argnames=("stage", "config"), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
 def advance(
     stage: Stage,
     config: MemoryConfig,
+    links: ChainLinks | None,
     pomdp: Pomdp,
     logits: Logits,
     optimiser_state: Any,
@@ -100,7 +109,7 @@ def advance(
 
     def step_of_run(still: Logits, moving: dict[str, Array], state: Any) -> tuple[Any, Any, Array]:
         def of_moving(moving: dict[str, Array]) -> Array:
-            return loss(stage, config, pomdp, *still._replace(**moving))
+            return loss(stage, config, links, pomdp, *still._replace(**moving))
 
         value, gradient = jax.value_and_grad(of_moving)(moving)
         updates, state = optimiser.update(gradient, state, moving)

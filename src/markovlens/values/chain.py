@@ -10,13 +10,29 @@ for the memory, which is something else as soon as Φ is stochastic.) Without a
 memory, M has one element and every formula reduces to the paper's.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.linear import Factored
+from markovlens.values.elimination import Links, factored_blocks, links_of, pairs
+from markovlens.values.linear import Factored, Lu
+
+
+class ChainLinks(NamedTuple):
+    states: Links
+    observations: Links
+
+
+def links_of_chain(pomdp: Pomdp) -> ChainLinks:
+    T, Phi = np.asarray(pomdp.T), np.asarray(pomdp.Phi)
+    follows = (T != 0.0).any(axis=0)
+    seen = Phi != 0.0
+    return ChainLinks(links_of(follows), links_of(seen.T @ follows @ seen))
 
 
 class Chain(eqx.Module):
@@ -25,7 +41,8 @@ class Chain(eqx.Module):
     pomdp: Pomdp
     policy: Float[Array, "O M A"]
     memory: Float[Array, "O A M M"]
-    moves: Float[Array, "S M S M"]  # P, with γ's terminal rule applied
+    links: "ChainLinks | None" = eqx.field(static=True)
+    choice: Float[Array, "S M A M"]  # Σ_o Φ π μ, with γ's terminal rule applied
     rewards: Float[Array, "S M"]  # r_π(s, m) = Σ_oa Φ π R
     system: Factored  # I - γP, shared by the occupancy and the state values
     occupancy: Float[Array, "S M"]  # c(s, m), discounted visits
@@ -34,29 +51,51 @@ class Chain(eqx.Module):
     projected_rewards: Float[Array, "O M A"]  # Σ_s W(s|o,m) R(s,a)
 
     def __init__(
-        self, pomdp: Pomdp, policy: Float[Array, "O M A"], memory: Float[Array, "O A M M"]
+        self,
+        pomdp: Pomdp,
+        policy: Float[Array, "O M A"],
+        memory: Float[Array, "O A M M"],
+        links: "ChainLinks | None" = None,
     ):
-        n_states, n_memory = pomdp.n_states, policy.shape[1]
         alive = going_on(pomdp)
-        self.pomdp, self.policy, self.memory = pomdp, policy, memory
+        self.pomdp, self.policy, self.memory, self.links = pomdp, policy, memory, links
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
-        choice = choice * alive[:, None, None, None]
-        # Action by action: T is large, and not copied.
-        by_action = (
-            choice[:, :, a, None, :] * pomdp.T[a, :, None, :, None] for a in range(pomdp.n_actions)
-        )
-        self.moves = sum(by_action, start=jnp.zeros(()))
+        self.choice = choice * alive[:, None, None, None]
         self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
-        size = n_states * n_memory
         self.system = Factored(
-            jnp.eye(size) - pomdp.gamma * self.moves.reshape(size, size),
-            Partial(_without_next, choice, pomdp.T, pomdp.gamma),
+            Lu(self._matrix) if links is None else factored_blocks(self._blocks(links.states), links.states),
+            Partial(_without_next, self.choice, pomdp.T, pomdp.gamma),
         )
-        start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
+        start = jnp.zeros(self.rewards.shape).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
         self.going_weights = self.weights * alive[None, None, :]
         self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
+
+    @property
+    def moves(self) -> Float[Array, "S M S M"]:
+        """P, with γ's terminal rule applied; action by action, so that T is not copied."""
+        by_action = (
+            self.choice[:, :, a, None, :] * self.pomdp.T[a, :, None, :, None]
+            for a in range(self.pomdp.n_actions)
+        )
+        return sum(by_action, start=jnp.zeros(()))
+
+    @property
+    def _matrix(self) -> Float[Array, "SM SM"]:
+        """I - γP."""
+        size = self.rewards.size
+        return jnp.eye(size) - self.pomdp.gamma * self.moves.reshape(size, size)
+
+    def _blocks(self, links: Links) -> Float[Array, "E M M"]:
+        """I - γP where it can be other than 0."""
+        here, following = pairs(links)
+        by_action = (
+            self.choice[here, :, a, :] * self.pomdp.T[a, here, following][:, None, None]
+            for a in range(self.pomdp.n_actions)
+        )
+        same = jnp.asarray(here == following)[:, None, None] * jnp.eye(self.rewards.shape[1])
+        return same - self.pomdp.gamma * sum(by_action, start=jnp.zeros(()))
 
     @property
     def projected_moves(self) -> Float[Array, "A O M S"]:

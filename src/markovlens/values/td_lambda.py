@@ -21,8 +21,9 @@ from jaxtyping import Array, ArrayLike, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.precision import in_float64
 from markovlens.values.chain import Chain
+from markovlens.values.elimination import factored_blocks, pairs
 from markovlens.values.inputs import check_lambda, check_policy_and_memory
-from markovlens.values.linear import Factored
+from markovlens.values.linear import Factored, Lu
 
 
 class EffectiveMdp(NamedTuple):
@@ -92,7 +93,7 @@ def arrival_values(chain: Chain, lam: Float[Array, ""]) -> Float[Array, "S M"]:
     moves = lam * chain.moves + (1.0 - lam) * projected
     matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
     rewards = lam * chain.rewards + (1.0 - lam) * pomdp.Phi @ observation_rewards(chain)
-    system = Factored(matrix, Partial(jnp.dot, matrix))
+    system = Factored(Lu(matrix), Partial(jnp.dot, matrix))
     return system.solve(rewards.reshape(-1)).reshape(shape)
 
 
@@ -100,10 +101,22 @@ def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
     """`arrival_values` at λ = 0, where one solve over (o, m) is enough."""
     pomdp, rewards = chain.pomdp, observation_rewards(chain)
     observed = _expected(chain, pomdp.T @ pomdp.Phi)
-    moves = jnp.einsum("oma,oamn,omap->ompn", chain.policy, chain.memory, observed)
-    size = rewards.size
-    matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
-    system = Factored(matrix, Partial(_without_next, chain, observed))
+    if chain.links is None:
+        moves = jnp.einsum("oma,oamn,omap->ompn", chain.policy, chain.memory, observed)
+        size = rewards.size
+        factors = Lu(jnp.eye(size) - pomdp.gamma * moves.reshape(size, size))
+    else:
+        here, following = pairs(chain.links.observations)
+        by_action = (
+            (chain.policy[here, :, a] * observed[here, :, a, following])[:, :, None]
+            * chain.memory[here, a]
+            for a in range(pomdp.n_actions)
+        )
+        same = jnp.asarray(here == following)[:, None, None] * jnp.eye(rewards.shape[1])
+        factors = factored_blocks(
+            same - pomdp.gamma * sum(by_action, start=jnp.zeros(())), chain.links.observations
+        )
+    system = Factored(factors, Partial(_without_next, chain, observed))
     return pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
 
 
