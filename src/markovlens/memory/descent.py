@@ -11,14 +11,14 @@ from jaxtyping import Array, Float, Int
 from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.objective import discounted_return, squared_discrepancy
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.chain import ChainLinks
+from markovlens.values.links import ChainLinks
 
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
-# Runs go through their steps in groups of at most so many, whose matrices fit into the cache.
+# Runs go through their steps in groups of at most so many, whose largest arrays fit into the cache.
 GROUP = 8
-CACHED_NUMBERS = 30_000
+CACHED_NUMBERS = 32_000
 
 
 class Logits(NamedTuple):
@@ -78,7 +78,9 @@ def most_discrepant(
         key, memory = run
         drawn = jax.random.exponential(key, shape)
         many = jnp.log(jnp.maximum(drawn, 1e-30))  # its softmax is uniform on the simplex
-        squares = jax.vmap(lambda policy: loss("memory", config, links, pomdp, policy, memory))(many)
+        squares = jax.vmap(lambda policy: loss("memory", config, links, pomdp, policy, memory))(
+            many
+        )
         return many[squares.argmax()]
 
     return jax.lax.map(of_run, (keys, memory_logits))
@@ -125,8 +127,8 @@ def advance(
             carry,
         )
 
-    size = pomdp.n_states * logits.policy.shape[2]
-    group = _group_size(logits.policy.shape[0], size)
+    n_runs, _, n_memory, n_actions = logits.policy.shape
+    group = _group_size(n_runs, pomdp.n_states * n_actions * n_memory**2)
     groups = jax.tree.map(partial(_split, group), (logits, optimiser_state))
     found = jax.lax.map(steps_of_group, groups)
     moving, optimiser_state, values = jax.tree.map(_join, found)
@@ -134,8 +136,8 @@ def advance(
 
 
 def _group_size(n_runs: int, size: int) -> int:
-    """The largest divisor of the number of runs whose systems of that size fit into the cache."""
-    most = max(1, min(GROUP, CACHED_NUMBERS // size**2))
+    """The largest divisor of the number of runs whose arrays of that size fit into the cache."""
+    most = max(1, min(GROUP, CACHED_NUMBERS // size))
     return max(group for group in range(1, most + 1) if n_runs % group == 0)
 
 

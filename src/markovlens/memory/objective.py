@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 from markovlens.memory.config import MemoryConfig, View
 from markovlens.memory.expand import fold_memory
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.chain import Chain, ChainLinks
+from markovlens.values.chain import Chain
 from markovlens.values.discrepancy import discrepancy_weights
+from markovlens.values.links import ChainLinks
 from markovlens.values.td_lambda import arrival_values, q_difference, td_arrival_values
 
 

@@ -19,7 +19,7 @@ from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.descent import Logits, advance, losses, most_discrepant, start
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance
-from markovlens.values.chain import links_of_chain
+from markovlens.values.links import links_of_pomdp
 
 CHUNK = 250
 FRESH_SCALE = 0.1
@@ -37,7 +37,7 @@ class MemoryRun:
         self, pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
-        self._links = links_of_chain(pomdp)
+        self._links = links_of_pomdp(pomdp)
         self.seeds = tuple(int(seed) for seed in seeds)
         self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0
@@ -89,7 +89,9 @@ class MemoryRun:
 
     def returns(self) -> Float[np.ndarray, "B"]:
         """J of every run, as things stand."""
-        return -np.asarray(losses("joint", self.config.of_one_step, self._links, self.pomdp, self.logits))
+        return -np.asarray(
+            losses("joint", self.config.of_one_step, self._links, self.pomdp, self.logits)
+        )
 
     def discrepancies(self) -> Float[np.ndarray, "B"]:
         """Λ of the revealing policies with the memories as they stand."""
@@ -147,7 +149,9 @@ class MemoryRun:
         return self._squared(self.logits)
 
     def _squared(self, logits: Logits) -> Float[np.ndarray, "B"]:
-        return np.asarray(losses("memory", self.config.of_one_step, self._links, self.pomdp, logits))
+        return np.asarray(
+            losses("memory", self.config.of_one_step, self._links, self.pomdp, logits)
+        )
 
     def _enter(self, stage: Stage) -> None:
         for_return = [s for s in self.stages if s not in ("reveal", "memory")]

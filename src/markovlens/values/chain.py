@@ -10,38 +10,27 @@ for the memory, which is something else as soon as Φ is stochastic.) Without a
 memory, M has one element and every formula reduces to the paper's.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.elimination import Links, factored_blocks, links_of, pairs
-from markovlens.values.linear import Factored, Lu
-
-
-class ChainLinks(NamedTuple):
-    states: Links
-    observations: Links
-
-
-def links_of_chain(pomdp: Pomdp) -> ChainLinks:
-    T, Phi = np.asarray(pomdp.T), np.asarray(pomdp.Phi)
-    follows = (T != 0.0).any(axis=0)
-    seen = Phi != 0.0
-    return ChainLinks(links_of(follows), links_of(seen.T @ follows @ seen))
+from markovlens.values.elimination import without_next
+from markovlens.values.linear import Factored, Lu, Solver
+from markovlens.values.links import ChainLinks, pairs
 
 
 class Chain(eqx.Module):
-    """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a."""
+    """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a.
+
+    With the links of its POMDP, its systems are solved by elimination; without, as dense matrices.
+    """
 
     pomdp: Pomdp
     policy: Float[Array, "O M A"]
     memory: Float[Array, "O A M M"]
-    links: "ChainLinks | None" = eqx.field(static=True)
+    links: ChainLinks | None = eqx.field(static=True)
     choice: Float[Array, "S M A M"]  # Σ_o Φ π μ, with γ's terminal rule applied
     rewards: Float[Array, "S M"]  # r_π(s, m) = Σ_oa Φ π R
     system: Factored  # I - γP, shared by the occupancy and the state values
@@ -55,17 +44,15 @@ class Chain(eqx.Module):
         pomdp: Pomdp,
         policy: Float[Array, "O M A"],
         memory: Float[Array, "O A M M"],
-        links: "ChainLinks | None" = None,
+        links: ChainLinks | None = None,
     ):
         alive = going_on(pomdp)
         self.pomdp, self.policy, self.memory, self.links = pomdp, policy, memory, links
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
         self.choice = choice * alive[:, None, None, None]
         self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
-        self.system = Factored(
-            Lu(self._matrix) if links is None else factored_blocks(self._blocks(links.states), links.states),
-            Partial(_without_next, self.choice, pomdp.T, pomdp.gamma),
-        )
+        apply = Partial(_without_next, self.choice, pomdp.T, pomdp.gamma)
+        self.system = Factored(self._factors(), apply)
         start = jnp.zeros(self.rewards.shape).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
@@ -81,21 +68,17 @@ class Chain(eqx.Module):
         )
         return sum(by_action, start=jnp.zeros(()))
 
-    @property
-    def _matrix(self) -> Float[Array, "SM SM"]:
-        """I - γP."""
-        size = self.rewards.size
-        return jnp.eye(size) - self.pomdp.gamma * self.moves.reshape(size, size)
-
-    def _blocks(self, links: Links) -> Float[Array, "E M M"]:
-        """I - γP where it can be other than 0."""
-        here, following = pairs(links)
+    def _factors(self) -> Solver:
+        """I - γP, all of it or the blocks that are not zero."""
+        T, gamma, size = self.pomdp.T, self.pomdp.gamma, self.rewards.size
+        if self.links is None:
+            return Lu(jnp.eye(size) - gamma * self.moves.reshape(size, size))
+        here, following = pairs(self.links.states)
         by_action = (
-            self.choice[here, :, a, :] * self.pomdp.T[a, here, following][:, None, None]
+            self.choice[here, :, a, :] * T[a, here, following][:, None, None]
             for a in range(self.pomdp.n_actions)
         )
-        same = jnp.asarray(here == following)[:, None, None] * jnp.eye(self.rewards.shape[1])
-        return same - self.pomdp.gamma * sum(by_action, start=jnp.zeros(()))
+        return without_next(sum(by_action, start=jnp.zeros(())), gamma, self.links.states)
 
     @property
     def projected_moves(self) -> Float[Array, "A O M S"]:

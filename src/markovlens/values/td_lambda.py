@@ -21,9 +21,10 @@ from jaxtyping import Array, ArrayLike, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.precision import in_float64
 from markovlens.values.chain import Chain
-from markovlens.values.elimination import factored_blocks, pairs
+from markovlens.values.elimination import without_next
 from markovlens.values.inputs import check_lambda, check_policy_and_memory
-from markovlens.values.linear import Factored, Lu
+from markovlens.values.linear import Factored, Lu, Solver
+from markovlens.values.links import pairs
 
 
 class EffectiveMdp(NamedTuple):
@@ -101,23 +102,21 @@ def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
     """`arrival_values` at λ = 0, where one solve over (o, m) is enough."""
     pomdp, rewards = chain.pomdp, observation_rewards(chain)
     observed = _expected(chain, pomdp.T @ pomdp.Phi)
-    if chain.links is None:
-        moves = jnp.einsum("oma,oamn,omap->ompn", chain.policy, chain.memory, observed)
-        size = rewards.size
-        factors = Lu(jnp.eye(size) - pomdp.gamma * moves.reshape(size, size))
-    else:
-        here, following = pairs(chain.links.observations)
-        by_action = (
-            (chain.policy[here, :, a] * observed[here, :, a, following])[:, :, None]
-            * chain.memory[here, a]
-            for a in range(pomdp.n_actions)
-        )
-        same = jnp.asarray(here == following)[:, None, None] * jnp.eye(rewards.shape[1])
-        factors = factored_blocks(
-            same - pomdp.gamma * sum(by_action, start=jnp.zeros(())), chain.links.observations
-        )
-    system = Factored(factors, Partial(_without_next, chain, observed))
+    system = Factored(_td_factors(chain, observed), Partial(_without_next, chain, observed))
     return pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
+
+
+def _td_factors(chain: Chain, observed: Float[Array, "O M A O"]) -> Solver:
+    """I - γ N Φ over (o, m), all of it or the blocks that are not zero."""
+    policy, memory, gamma = chain.policy, chain.memory, chain.pomdp.gamma
+    if chain.links is None:
+        moves = jnp.einsum("oma,oamn,omap->ompn", policy, memory, observed)
+        size = moves.shape[0] * moves.shape[1]
+        return Lu(jnp.eye(size) - gamma * moves.reshape(size, size))
+    here, following = pairs(chain.links.observations)
+    chosen = policy[here] * observed[here, :, :, following]
+    by_action = (chosen[:, :, a, None] * memory[here, a] for a in range(chain.pomdp.n_actions))
+    return without_next(sum(by_action, start=jnp.zeros(())), gamma, chain.links.observations)
 
 
 def _without_next(
