@@ -102,7 +102,7 @@ def test_objectives_and_gradients_are_the_same_by_elimination(name):
     check_both_ways(ml.library.load(name))
 
 
-@pytest.mark.parametrize("gamma", [0.9, 0.999999, 1.0])
+@pytest.mark.parametrize("gamma", [0.9, 0.9999, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_elimination_in_random_pomdps(seed, gamma):
     check_both_ways(sparse_pomdp(seed, gamma))

@@ -64,7 +64,7 @@ class Eliminated(eqx.Module):
 def without_next(moves: Float[Array, "E M M"], gamma: Float[Array, ""], links: Links) -> Solver:
     """I - γP, ready to solve with; `moves` has a block of P for each of `pairs(links)`."""
     nodes, following = pairs(links)
-    same = jnp.asarray(nodes == following)[:, None, None] * jnp.eye(moves.shape[-1])
+    same = (nodes == following)[:, None, None] * np.eye(moves.shape[-1])
     return _solver(jax.lax.stop_gradient(same - gamma * moves), links)
 
 

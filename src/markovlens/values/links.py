@@ -76,9 +76,9 @@ def pairs(links: Links) -> tuple[Int[np.ndarray, "E"], Int[np.ndarray, "E"]]:
 
 @cache
 def plan(links: Links) -> Plan:
-    """Eliminate as many nodes as can go at once."""
+    """Eliminate as many nodes as can go at once, but not the last one."""
     rows, columns = pairs(links)
-    eliminated = np.array(independent(links))
+    eliminated = np.array(independent(links)[: len(links) - 1], dtype=int)
     kept = np.setdiff1d(np.arange(len(links)), eliminated)
     order = np.argsort(np.concatenate([eliminated, kept]))
     goes = np.isin(np.arange(len(links)), eliminated)
