@@ -40,7 +40,7 @@ MOVES: dict[Stage, tuple[str, ...]] = {
 def loss(
     stage: Stage,
     config: MemoryConfig,
-    links: ChainLinks | None,
+    links: ChainLinks,
     pomdp: Pomdp,
     policy_logits: Float[Array, "O M A"],
     memory_logits: Float[Array, "O A M M"],
@@ -56,7 +56,7 @@ def loss(
 
 @partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
 def losses(
-    stage: Stage, config: MemoryConfig, links: ChainLinks | None, pomdp: Pomdp, logits: Logits
+    stage: Stage, config: MemoryConfig, links: ChainLinks, pomdp: Pomdp, logits: Logits
 ) -> Float[Array, "B"]:
     """The loss of every run."""
     return jax.vmap(partial(loss, stage, config, links, pomdp))(*logits)
@@ -65,7 +65,7 @@ def losses(
 @partial(jax.jit, static_argnames=("config", "links"), compiler_options=ONE_THREAD)
 def most_discrepant(
     config: MemoryConfig,
-    links: ChainLinks | None,
+    links: ChainLinks,
     pomdp: Pomdp,
     keys: Array,
     memory_logits: Float[Array, "B O A M M"],
@@ -96,7 +96,7 @@ def start(stage: Stage, config: MemoryConfig, logits: Logits) -> Any:
 def advance(
     stage: Stage,
     config: MemoryConfig,
-    links: ChainLinks | None,
+    links: ChainLinks,
     pomdp: Pomdp,
     logits: Logits,
     optimiser_state: Any,
@@ -128,7 +128,8 @@ def advance(
         )
 
     n_runs, _, n_memory, n_actions = logits.policy.shape
-    group = _group_size(n_runs, pomdp.n_states * n_actions * n_memory**2)
+    per_state = n_actions if links.states is not None else pomdp.n_states  # or a dense matrix
+    group = _group_size(n_runs, pomdp.n_states * per_state * n_memory**2)
     groups = jax.tree.map(partial(_split, group), (logits, optimiser_state))
     found = jax.lax.map(steps_of_group, groups)
     moving, optimiser_state, values = jax.tree.map(_join, found)

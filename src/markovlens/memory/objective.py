@@ -11,7 +11,7 @@ from markovlens.memory.expand import fold_memory
 from markovlens.pomdp.model import Pomdp
 from markovlens.values.chain import Chain
 from markovlens.values.discrepancy import discrepancy_weights
-from markovlens.values.links import ChainLinks
+from markovlens.values.links import DENSE, ChainLinks
 from markovlens.values.td_lambda import arrival_values, q_difference, td_arrival_values
 
 
@@ -20,7 +20,7 @@ def squared_discrepancy(
     policy: Float[Array, "O M A"],
     memory: Float[Array, "O A M M"],
     config: MemoryConfig,
-    links: ChainLinks | None = None,
+    links: ChainLinks = DENSE,
 ) -> Float[Array, ""]:
     """Λ², the square of `lambda_discrepancy`: Σ w Δ², or (max w |Δ|)².
 
@@ -40,7 +40,7 @@ def discounted_return(
     policy: Float[Array, "O M A"],
     memory: Float[Array, "O A M M"],
     view: View = "exact",
-    links: ChainLinks | None = None,
+    links: ChainLinks = DENSE,
 ) -> Float[Array, ""]:
     """J = p0 · V_S(·, m = 0)."""
     chain = chain_of(pomdp, policy, memory, view, links)
@@ -52,7 +52,7 @@ def chain_of(
     policy: Float[Array, "O M A"],
     memory: Float[Array, "O A M M"],
     view: View,
-    links: ChainLinks | None = None,
+    links: ChainLinks = DENSE,
 ) -> Chain:
     """The chain of a real agent, or of the paper's P_μ, whose (o, m) are plain observations."""
     if view == "exact":

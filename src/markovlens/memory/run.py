@@ -19,7 +19,7 @@ from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.descent import Logits, advance, losses, most_discrepant, start
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance
-from markovlens.values.links import links_of_pomdp
+from markovlens.values.links import DENSE, links_of_pomdp
 
 CHUNK = 250
 FRESH_SCALE = 0.1
@@ -37,7 +37,7 @@ class MemoryRun:
         self, pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
-        self._links = links_of_pomdp(pomdp)
+        self._links = links_of_pomdp(pomdp) if config.view == "exact" else DENSE
         self.seeds = tuple(int(seed) for seed in seeds)
         self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0

@@ -18,19 +18,19 @@ from jaxtyping import Array, Bool, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.values.elimination import without_next
 from markovlens.values.linear import Factored, Lu, Solver
-from markovlens.values.links import ChainLinks, pairs
+from markovlens.values.links import DENSE, ChainLinks, pairs
 
 
 class Chain(eqx.Module):
     """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a.
 
-    With the links of its POMDP, its systems are solved by elimination; without, as dense matrices.
+    Given the links of its POMDP, its systems are solved by elimination.
     """
 
     pomdp: Pomdp
     policy: Float[Array, "O M A"]
     memory: Float[Array, "O A M M"]
-    links: ChainLinks | None = eqx.field(static=True)
+    links: ChainLinks = eqx.field(static=True)
     choice: Float[Array, "S M A M"]  # Σ_o Φ π μ, with γ's terminal rule applied
     rewards: Float[Array, "S M"]  # r_π(s, m) = Σ_oa Φ π R
     system: Factored  # I - γP, shared by the occupancy and the state values
@@ -44,7 +44,7 @@ class Chain(eqx.Module):
         pomdp: Pomdp,
         policy: Float[Array, "O M A"],
         memory: Float[Array, "O A M M"],
-        links: ChainLinks | None = None,
+        links: ChainLinks = DENSE,
     ):
         alive = going_on(pomdp)
         self.pomdp, self.policy, self.memory, self.links = pomdp, policy, memory, links
@@ -71,7 +71,7 @@ class Chain(eqx.Module):
     def _factors(self) -> Solver:
         """I - γP, all of it or the blocks that are not zero."""
         T, gamma, size = self.pomdp.T, self.pomdp.gamma, self.rewards.size
-        if self.links is None:
+        if self.links.states is None:
             return Lu(jnp.eye(size) - gamma * self.moves.reshape(size, size))
         here, following = pairs(self.links.states)
         by_action = (

@@ -17,10 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from markovlens.values.linear import Lu, Solver
-from markovlens.values.links import Links, Places, pairs, plan
-
-# Eliminating fewer nodes than this costs more than it saves.
-FEWEST = 2
+from markovlens.values.links import Links, Places, elimination_pays, pairs, plan
 
 
 class Eliminated(eqx.Module):
@@ -70,7 +67,7 @@ def without_next(moves: Float[Array, "E M M"], gamma: Float[Array, ""], links: L
 
 def _solver(blocks: Float[Array, "E M M"], links: Links) -> Solver:
     n_nodes, n_memory = len(links), blocks.shape[-1]
-    if len(plan(links).eliminated) >= FEWEST:
+    if elimination_pays(links):
         return Eliminated(blocks, links)
     index = np.full((n_nodes, n_nodes), -1)
     index[pairs(links)] = np.arange(len(blocks))

@@ -16,11 +16,19 @@ from markovlens.pomdp.model import Pomdp
 Links = tuple[tuple[int, ...], ...]
 
 
-class ChainLinks(NamedTuple):
-    """The links of a POMDP, whatever the policy and the memory."""
+# Eliminating fewer nodes, or a smaller share of them, costs more than it saves.
+FEWEST = 2
+SMALLEST_SHARE = 1 / 3
 
-    states: Links
-    observations: Links
+
+class ChainLinks(NamedTuple):
+    """The links of a POMDP, whatever the policy and the memory; None to solve a dense matrix."""
+
+    states: Links | None
+    observations: Links | None
+
+
+DENSE = ChainLinks(None, None)
 
 
 class Places(NamedTuple):
@@ -54,12 +62,16 @@ def links_of_pomdp(pomdp: Pomdp) -> ChainLinks:
     """s → s' if some action leads there; o → o' if they are seen in such states.
 
     >>> import markovlens as ml
-    >>> links_of_pomdp(ml.library.load("tiger")).states[0]
-    (0, 2, 4)
+    >>> links_of_pomdp(ml.library.load("tmaze")).observations
+    ((0, 2), (1, 2), (0, 1, 2, 3), (2, 3, 4), (4,))
     """
     follows = (np.asarray(pomdp.T) != 0.0).any(axis=0)
     seen = np.asarray(pomdp.Phi) != 0.0
-    return ChainLinks(links_of(follows), links_of(seen.T @ follows @ seen))
+    states, observations = links_of(follows), links_of(seen.T @ follows @ seen)
+    return ChainLinks(
+        states if elimination_pays(states) else None,
+        observations if elimination_pays(observations) else None,
+    )
 
 
 def links_of(follows: Bool[np.ndarray, "N N"]) -> Links:
@@ -72,6 +84,11 @@ def pairs(links: Links) -> tuple[Int[np.ndarray, "E"], Int[np.ndarray, "E"]]:
     """All links, as an array of nodes and one of those that follow."""
     nodes = np.repeat(np.arange(len(links)), [len(following) for following in links])
     return nodes, np.concatenate(links)
+
+
+def elimination_pays(links: Links) -> bool:
+    n_eliminated = len(plan(links).eliminated)
+    return n_eliminated >= max(FEWEST, SMALLEST_SHARE * len(links))
 
 
 @cache

@@ -109,7 +109,7 @@ def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
 def _td_factors(chain: Chain, observed: Float[Array, "O M A O"]) -> Solver:
     """I - γ N Φ over (o, m), all of it or the blocks that are not zero."""
     policy, memory, gamma = chain.policy, chain.memory, chain.pomdp.gamma
-    if chain.links is None:
+    if chain.links.observations is None:
         moves = jnp.einsum("oma,oamn,omap->ompn", policy, memory, observed)
         size = moves.shape[0] * moves.shape[1]
         return Lu(jnp.eye(size) - gamma * moves.reshape(size, size))
