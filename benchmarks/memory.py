@@ -26,6 +26,7 @@ from markovlens.experiments.memory_runs import PROBLEMS
 from markovlens.memory.config import RECIPES, Stage
 from markovlens.memory.descent import Logits, advance, start
 from markovlens.pomdp.model import Pomdp
+from markovlens.values.links import links_of_pomdp
 
 N_SEEDS = 8
 CONFIG = RECIPES["paper"].of_one_step
@@ -90,7 +91,9 @@ def random_logits(pomdp: Pomdp, n_memory: int) -> Logits:
 
 def our_steps(stage: Stage, pomdp: Pomdp, logits: Logits, steps: int) -> jax.Array:
     state = start(stage, CONFIG, logits)
-    moved, _, _ = advance(stage, CONFIG, pomdp, logits, state, jnp.asarray(steps))
+    moved, _, _ = advance(
+        stage, CONFIG, links_of_pomdp(pomdp), pomdp, logits, state, jnp.asarray(steps)
+    )
     return moved.memory
 
 

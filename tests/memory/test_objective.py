@@ -11,6 +11,7 @@ import markovlens as ml
 from markovlens.memory.config import MemoryConfig
 from markovlens.memory.objective import discounted_return, squared_discrepancy
 from markovlens.pomdp.policies import random_distributions
+from markovlens.values.links import DENSE, links_of_pomdp
 
 
 def random_agent(pomdp, n_memory, seed):
@@ -91,3 +92,55 @@ def test_gradients_are_differences(view, what):
         h = 1e-5
         difference = float(objective(h) - objective(-h)) / (2 * h)
     assert slope == pytest.approx(difference, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tmaze", "cheese", "network", "paint", "shuttle", "tiger", "maze4x3", "parity_check"],
+)
+def test_objectives_and_gradients_are_the_same_by_elimination(name):
+    check_both_ways(ml.library.load(name))
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.9999, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_elimination_in_random_pomdps(seed, gamma):
+    pomdp = sparse_pomdp(seed, gamma)
+    assert links_of_pomdp(pomdp).states is not None
+    check_both_ways(pomdp)
+
+
+def sparse_pomdp(seed, gamma):
+    """Few successors for each state and action, the last state terminal, Φ stochastic."""
+    rng = np.random.default_rng(seed)
+    T = rng.exponential(size=(2, 8, 8)) * (rng.random((2, 8, 8)) < 0.2)
+    T[:, np.arange(8), (np.arange(8) + 1) % 8] += 0.1
+    T[:, -1] = np.eye(8)[-1]
+    R = rng.normal(size=(8, 2))
+    R[-1] = 0.0
+    Phi = rng.dirichlet(np.full(3, 0.3), size=8) * (rng.random((8, 3)) < 0.7) + 1e-3 * np.eye(8, 3)
+    Phi[Phi.sum(axis=1) == 0.0, 0] = 1.0
+    return ml.Pomdp(
+        T=T / T.sum(axis=-1, keepdims=True),
+        R=R,
+        Phi=Phi / Phi.sum(axis=-1, keepdims=True),
+        p0=np.eye(8)[0],
+        gamma=gamma,
+    )
+
+
+def check_both_ways(pomdp):
+    links = links_of_pomdp(pomdp)
+    agent = random_agent(pomdp, 3, 6)
+
+    def both(policy, memory, links):
+        square = squared_discrepancy(pomdp, policy, memory, MemoryConfig(), links)
+        return square + discounted_return(pomdp, policy, memory, "exact", links)
+
+    with jax.enable_x64(True):
+        found, expected = (
+            jax.jit(jax.value_and_grad(lambda *agent, way=way: both(*agent, way), (0, 1)))(*agent)
+            for way in (links, DENSE)
+        )
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9 * max(1.0, np.abs(y).max()))

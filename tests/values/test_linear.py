@@ -9,7 +9,7 @@ import pytest
 from jax.tree_util import Partial
 
 import markovlens as ml
-from markovlens.values.linear import MOST_WORK, Factored
+from markovlens.values.linear import MOST_WORK, Factored, Lu
 
 
 def systems(*shape, n):
@@ -19,7 +19,7 @@ def systems(*shape, n):
 
 
 def solutions(matrix, b):
-    system = Factored(matrix, Partial(jnp.dot, matrix))
+    system = Factored(Lu(matrix), Partial(jnp.dot, matrix))
     return system.solve(b), system.solve_transposed(b)
 
 

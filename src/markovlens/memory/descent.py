@@ -11,13 +11,14 @@ from jaxtyping import Array, Float, Int
 from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.objective import discounted_return, squared_discrepancy
 from markovlens.pomdp.model import Pomdp
+from markovlens.values.links import ChainLinks
 
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
-# Runs go through their steps in groups of at most so many, whose matrices fit into the cache.
+# Runs go through their steps in groups of at most so many, whose largest arrays fit into the cache.
 GROUP = 8
-CACHED_NUMBERS = 30_000
+CACHED_NUMBERS = 32_000
 
 
 class Logits(NamedTuple):
@@ -39,6 +40,7 @@ MOVES: dict[Stage, tuple[str, ...]] = {
 def loss(
     stage: Stage,
     config: MemoryConfig,
+    links: ChainLinks,
     pomdp: Pomdp,
     policy_logits: Float[Array, "O M A"],
     memory_logits: Float[Array, "O A M M"],
@@ -46,21 +48,27 @@ def loss(
     """Λ² for the memory, -Λ² for the revealing policy, -J for everything after."""
     policy, memory = jax.nn.softmax(policy_logits), jax.nn.softmax(memory_logits)
     if stage == "reveal":
-        return -squared_discrepancy(pomdp, policy, memory, config)
+        return -squared_discrepancy(pomdp, policy, memory, config, links)
     if stage == "memory":
-        return squared_discrepancy(pomdp, policy, memory, config)
-    return -discounted_return(pomdp, policy, memory, config.view)
+        return squared_discrepancy(pomdp, policy, memory, config, links)
+    return -discounted_return(pomdp, policy, memory, config.view, links)
 
 
-@partial(jax.jit, static_argnames=("stage", "config"), compiler_options=ONE_THREAD)
-def losses(stage: Stage, config: MemoryConfig, pomdp: Pomdp, logits: Logits) -> Float[Array, "B"]:
+@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
+def losses(
+    stage: Stage, config: MemoryConfig, links: ChainLinks, pomdp: Pomdp, logits: Logits
+) -> Float[Array, "B"]:
     """The loss of every run."""
-    return jax.vmap(partial(loss, stage, config, pomdp))(*logits)
+    return jax.vmap(partial(loss, stage, config, links, pomdp))(*logits)
 
 
-@partial(jax.jit, static_argnames=("config",), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("config", "links"), compiler_options=ONE_THREAD)
 def most_discrepant(
-    config: MemoryConfig, pomdp: Pomdp, keys: Array, memory_logits: Float[Array, "B O A M M"]
+    config: MemoryConfig,
+    links: ChainLinks,
+    pomdp: Pomdp,
+    keys: Array,
+    memory_logits: Float[Array, "B O A M M"],
 ) -> Float[Array, "B O M A"]:
     """For each run the policy with the largest Λ of `n_policies` uniform on the simplex."""
     n_memory = memory_logits.shape[-1]
@@ -70,7 +78,9 @@ def most_discrepant(
         key, memory = run
         drawn = jax.random.exponential(key, shape)
         many = jnp.log(jnp.maximum(drawn, 1e-30))  # its softmax is uniform on the simplex
-        squares = jax.vmap(lambda policy: loss("memory", config, pomdp, policy, memory))(many)
+        squares = jax.vmap(lambda policy: loss("memory", config, links, pomdp, policy, memory))(
+            many
+        )
         return many[squares.argmax()]
 
     return jax.lax.map(of_run, (keys, memory_logits))
@@ -82,10 +92,11 @@ def start(stage: Stage, config: MemoryConfig, logits: Logits) -> Any:
     return jax.vmap(_optimiser(config).init)(_moving(stage, logits))
 
 
-@partial(jax.jit, static_argnames=("stage", "config"), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
 def advance(
     stage: Stage,
     config: MemoryConfig,
+    links: ChainLinks,
     pomdp: Pomdp,
     logits: Logits,
     optimiser_state: Any,
@@ -100,7 +111,7 @@ def advance(
 
     def step_of_run(still: Logits, moving: dict[str, Array], state: Any) -> tuple[Any, Any, Array]:
         def of_moving(moving: dict[str, Array]) -> Array:
-            return loss(stage, config, pomdp, *still._replace(**moving))
+            return loss(stage, config, links, pomdp, *still._replace(**moving))
 
         value, gradient = jax.value_and_grad(of_moving)(moving)
         updates, state = optimiser.update(gradient, state, moving)
@@ -116,8 +127,9 @@ def advance(
             carry,
         )
 
-    size = pomdp.n_states * logits.policy.shape[2]
-    group = _group_size(logits.policy.shape[0], size)
+    n_runs, _, n_memory, n_actions = logits.policy.shape
+    per_state = n_actions if links.states is not None else pomdp.n_states  # or a dense matrix
+    group = _group_size(n_runs, pomdp.n_states * per_state * n_memory**2)
     groups = jax.tree.map(partial(_split, group), (logits, optimiser_state))
     found = jax.lax.map(steps_of_group, groups)
     moving, optimiser_state, values = jax.tree.map(_join, found)
@@ -125,8 +137,8 @@ def advance(
 
 
 def _group_size(n_runs: int, size: int) -> int:
-    """The largest divisor of the number of runs whose systems of that size fit into the cache."""
-    most = max(1, min(GROUP, CACHED_NUMBERS // size**2))
+    """The largest divisor of the number of runs whose arrays of that size fit into the cache."""
+    most = max(1, min(GROUP, CACHED_NUMBERS // size))
     return max(group for group in range(1, most + 1) if n_runs % group == 0)
 
 

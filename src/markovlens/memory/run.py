@@ -19,6 +19,7 @@ from markovlens.memory.config import MemoryConfig, Stage
 from markovlens.memory.descent import Logits, advance, losses, most_discrepant, start
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance
+from markovlens.values.links import DENSE, links_of_pomdp
 
 CHUNK = 250
 FRESH_SCALE = 0.1
@@ -36,6 +37,7 @@ class MemoryRun:
         self, pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
+        self._links = links_of_pomdp(pomdp) if config.view == "exact" else DENSE
         self.seeds = tuple(int(seed) for seed in seeds)
         self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0
@@ -70,6 +72,7 @@ class MemoryRun:
         moved, self._optimiser_state, values = advance(
             stage,
             self.config.of_one_step,
+            self._links,
             self.pomdp,
             jax.tree.map(lambda x: x[members], self.logits),
             self._optimiser_state,
@@ -86,7 +89,9 @@ class MemoryRun:
 
     def returns(self) -> Float[np.ndarray, "B"]:
         """J of every run, as things stand."""
-        return -np.asarray(losses("joint", self.config.of_one_step, self.pomdp, self.logits))
+        return -np.asarray(
+            losses("joint", self.config.of_one_step, self._links, self.pomdp, self.logits)
+        )
 
     def discrepancies(self) -> Float[np.ndarray, "B"]:
         """Λ of the revealing policies with the memories as they stand."""
@@ -138,13 +143,15 @@ class MemoryRun:
             shape = (len(self.restart), n_observations, memory.shape[-1], n_actions)
             return Logits(jnp.zeros(shape), memory)
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(self._keys)
-        return Logits(most_discrepant(self.config, self.pomdp, keys, memory), memory)
+        return Logits(most_discrepant(self.config, self._links, self.pomdp, keys, memory), memory)
 
     def _squared_discrepancies(self) -> Float[np.ndarray, "B"]:
         return self._squared(self.logits)
 
     def _squared(self, logits: Logits) -> Float[np.ndarray, "B"]:
-        return np.asarray(losses("memory", self.config.of_one_step, self.pomdp, logits))
+        return np.asarray(
+            losses("memory", self.config.of_one_step, self._links, self.pomdp, logits)
+        )
 
     def _enter(self, stage: Stage) -> None:
         for_return = [s for s in self.stages if s not in ("reveal", "memory")]

@@ -16,16 +16,22 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.linear import Factored
+from markovlens.values.elimination import without_next
+from markovlens.values.linear import Factored, Lu, Solver
+from markovlens.values.links import DENSE, ChainLinks, pairs
 
 
 class Chain(eqx.Module):
-    """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a."""
+    """The chain, its occupancy, and the projections TD(λ) needs. Index order: s, m, o, a.
+
+    Given the links of its POMDP, its systems are solved by elimination.
+    """
 
     pomdp: Pomdp
     policy: Float[Array, "O M A"]
     memory: Float[Array, "O A M M"]
-    moves: Float[Array, "S M S M"]  # P, with γ's terminal rule applied
+    links: ChainLinks = eqx.field(static=True)
+    choice: Float[Array, "S M A M"]  # Σ_o Φ π μ, with γ's terminal rule applied
     rewards: Float[Array, "S M"]  # r_π(s, m) = Σ_oa Φ π R
     system: Factored  # I - γP, shared by the occupancy and the state values
     occupancy: Float[Array, "S M"]  # c(s, m), discounted visits
@@ -34,29 +40,45 @@ class Chain(eqx.Module):
     projected_rewards: Float[Array, "O M A"]  # Σ_s W(s|o,m) R(s,a)
 
     def __init__(
-        self, pomdp: Pomdp, policy: Float[Array, "O M A"], memory: Float[Array, "O A M M"]
+        self,
+        pomdp: Pomdp,
+        policy: Float[Array, "O M A"],
+        memory: Float[Array, "O A M M"],
+        links: ChainLinks = DENSE,
     ):
-        n_states, n_memory = pomdp.n_states, policy.shape[1]
         alive = going_on(pomdp)
-        self.pomdp, self.policy, self.memory = pomdp, policy, memory
+        self.pomdp, self.policy, self.memory, self.links = pomdp, policy, memory, links
         choice = jnp.einsum("so,oma,oamn->sman", pomdp.Phi, policy, memory, optimize="optimal")
-        choice = choice * alive[:, None, None, None]
-        # Action by action: T is large, and not copied.
-        by_action = (
-            choice[:, :, a, None, :] * pomdp.T[a, :, None, :, None] for a in range(pomdp.n_actions)
-        )
-        self.moves = sum(by_action, start=jnp.zeros(()))
+        self.choice = choice * alive[:, None, None, None]
         self.rewards = jnp.einsum("so,oma,sa->sm", pomdp.Phi, policy, pomdp.R)
-        size = n_states * n_memory
-        self.system = Factored(
-            jnp.eye(size) - pomdp.gamma * self.moves.reshape(size, size),
-            Partial(_without_next, choice, pomdp.T, pomdp.gamma),
-        )
-        start = jnp.zeros((n_states, n_memory)).at[:, 0].set(pomdp.p0)
+        apply = Partial(_without_next, self.choice, pomdp.T, pomdp.gamma)
+        self.system = Factored(self._factors(), apply)
+        start = jnp.zeros(self.rewards.shape).at[:, 0].set(pomdp.p0)
         self.occupancy = self.system.solve_transposed(start.reshape(-1)).reshape(start.shape)
         self.weights = _normalise(jnp.einsum("so,sm->oms", pomdp.Phi, self.occupancy))
         self.going_weights = self.weights * alive[None, None, :]
         self.projected_rewards = jnp.einsum("oms,sa->oma", self.weights, pomdp.R)
+
+    @property
+    def moves(self) -> Float[Array, "S M S M"]:
+        """P, with γ's terminal rule applied; action by action, so that T is not copied."""
+        by_action = (
+            self.choice[:, :, a, None, :] * self.pomdp.T[a, :, None, :, None]
+            for a in range(self.pomdp.n_actions)
+        )
+        return sum(by_action, start=jnp.zeros(()))
+
+    def _factors(self) -> Solver:
+        """I - γP, all of it or the blocks that are not zero."""
+        T, gamma, size = self.pomdp.T, self.pomdp.gamma, self.rewards.size
+        if self.links.states is None:
+            return Lu(jnp.eye(size) - gamma * self.moves.reshape(size, size))
+        here, following = pairs(self.links.states)
+        by_action = (
+            self.choice[here, :, a, :] * T[a, here, following][:, None, None]
+            for a in range(self.pomdp.n_actions)
+        )
+        return without_next(sum(by_action, start=jnp.zeros(())), gamma, self.links.states)
 
     @property
     def projected_moves(self) -> Float[Array, "A O M S"]:

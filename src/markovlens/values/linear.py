@@ -1,7 +1,7 @@
 """A matrix factored once and solved with many times, forwards, transposed, and in gradients."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -17,34 +17,32 @@ Operator = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 MOST_WORK = 200_000
 
 
+class Solver(Protocol):
+    """A matrix A that is ready to solve with."""
+
+    def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]: ...
+
+    def solve_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]: ...
+
+
 class Factored(eqx.Module):
-    """A square matrix with the LU factors of its transpose.
+    """A square matrix that is ready to solve with, and to differentiate.
 
     Derivatives reuse the factors: differentiating `A x = b` is one more solve with A or Aᵀ, and
     then goes through `apply`, the product x ↦ A x written in terms of what A was made of. That is
     cheaper than through the entries of A, and it is why the matrix itself has no derivative here.
-
-    Why the transpose: the rows of I - γP are diagonally dominant, so the columns of its transpose
-    are, and elimination finds each pivot where it already is. Sorting out the row swaps of a
-    general matrix is a loop over its rows, which for small matrices costs more than the rest.
     """
 
+    factors: Solver
     apply: Operator  # a `jax.tree_util.Partial`
-    factors: Float[Array, "n n"]  # Lᵀ and Uᵀ in one, where Aᵀ[rows] = L U
-    rows: Int[Array, "n"]
-
-    def __init__(self, matrix: Float[Array, "n n"], apply: Operator):
-        self.apply = apply
-        self.factors, pivots = _factors(jax.lax.stop_gradient(matrix))
-        self.rows = _order(pivots)
 
     def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
         """x with A x = b."""
         return jax.lax.custom_linear_solve(
             self.apply,
             b,
-            solve=lambda _, rhs: self._with_factors(rhs),
-            transpose_solve=lambda _, rhs: self._with_factors_transposed(rhs),
+            solve=lambda _, rhs: self.factors.solve(rhs),
+            transpose_solve=lambda _, rhs: self.factors.solve_transposed(rhs),
         )
 
     def solve_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -53,20 +51,36 @@ class Factored(eqx.Module):
         return jax.lax.custom_linear_solve(
             lambda x: transposed(x)[0],
             b,
-            solve=lambda _, rhs: self._with_factors_transposed(rhs),
-            transpose_solve=lambda _, rhs: self._with_factors(rhs),
+            solve=lambda _, rhs: self.factors.solve_transposed(rhs),
+            transpose_solve=lambda _, rhs: self.factors.solve(rhs),
         )
 
-    def _with_factors_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        """Aᵀ x = b, where Aᵀ[rows] = L U."""
-        y = self._triangular(b[self.rows], lower=True, transposed=False)
-        return self._triangular(y, lower=False, transposed=False)
 
-    def _with_factors(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
+class Lu(eqx.Module):
+    """A dense matrix as the LU factors of its transpose.
+
+    Why the transpose: the rows of I - γP are diagonally dominant, so the columns of its transpose
+    are, and elimination finds each pivot where it already is. Sorting out the row swaps of a
+    general matrix is a loop over its rows, which for small matrices costs more than the rest.
+    """
+
+    factors: Float[Array, "n n"]  # Lᵀ and Uᵀ in one, where Aᵀ[rows] = L U
+    rows: Int[Array, "n"]
+
+    def __init__(self, matrix: Float[Array, "n n"]):
+        self.factors, pivots = _factors(jax.lax.stop_gradient(matrix))
+        self.rows = _order(pivots)
+
+    def solve(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
         """A x = b, where A[:, rows] = Uᵀ Lᵀ."""
         y = self._triangular(b, lower=False, transposed=True)
         z = self._triangular(y, lower=True, transposed=True)
         return jnp.zeros_like(z).at[self.rows].set(z)
+
+    def solve_transposed(self, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Aᵀ x = b, where Aᵀ[rows] = L U."""
+        y = self._triangular(b[self.rows], lower=True, transposed=False)
+        return self._triangular(y, lower=False, transposed=False)
 
     def _triangular(self, b: Float[Array, "n"], lower: bool, transposed: bool) -> Array:
         return _TRIANGULAR[lower, transposed](self.factors, b[:, None])[:, 0]

@@ -21,8 +21,10 @@ from jaxtyping import Array, ArrayLike, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.precision import in_float64
 from markovlens.values.chain import Chain
+from markovlens.values.elimination import without_next
 from markovlens.values.inputs import check_lambda, check_policy_and_memory
-from markovlens.values.linear import Factored
+from markovlens.values.linear import Factored, Lu, Solver
+from markovlens.values.links import pairs
 
 
 class EffectiveMdp(NamedTuple):
@@ -92,7 +94,7 @@ def arrival_values(chain: Chain, lam: Float[Array, ""]) -> Float[Array, "S M"]:
     moves = lam * chain.moves + (1.0 - lam) * projected
     matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
     rewards = lam * chain.rewards + (1.0 - lam) * pomdp.Phi @ observation_rewards(chain)
-    system = Factored(matrix, Partial(jnp.dot, matrix))
+    system = Factored(Lu(matrix), Partial(jnp.dot, matrix))
     return system.solve(rewards.reshape(-1)).reshape(shape)
 
 
@@ -100,11 +102,21 @@ def td_arrival_values(chain: Chain) -> Float[Array, "S M"]:
     """`arrival_values` at λ = 0, where one solve over (o, m) is enough."""
     pomdp, rewards = chain.pomdp, observation_rewards(chain)
     observed = _expected(chain, pomdp.T @ pomdp.Phi)
-    moves = jnp.einsum("oma,oamn,omap->ompn", chain.policy, chain.memory, observed)
-    size = rewards.size
-    matrix = jnp.eye(size) - pomdp.gamma * moves.reshape(size, size)
-    system = Factored(matrix, Partial(_without_next, chain, observed))
+    system = Factored(_td_factors(chain, observed), Partial(_without_next, chain, observed))
     return pomdp.Phi @ system.solve(rewards.reshape(-1)).reshape(rewards.shape)
+
+
+def _td_factors(chain: Chain, observed: Float[Array, "O M A O"]) -> Solver:
+    """I - γ N Φ over (o, m), all of it or the blocks that are not zero."""
+    policy, memory, gamma = chain.policy, chain.memory, chain.pomdp.gamma
+    if chain.links.observations is None:
+        moves = jnp.einsum("oma,oamn,omap->ompn", policy, memory, observed)
+        size = moves.shape[0] * moves.shape[1]
+        return Lu(jnp.eye(size) - gamma * moves.reshape(size, size))
+    here, following = pairs(chain.links.observations)
+    chosen = policy[here] * observed[here, :, :, following]
+    by_action = (chosen[:, :, a, None] * memory[here, a] for a in range(chain.pomdp.n_actions))
+    return without_next(sum(by_action, start=jnp.zeros(())), gamma, chain.links.observations)
 
 
 def _without_next(
