@@ -177,11 +177,12 @@ def test_nothing_is_split_when_the_difference_can_never_be_seen():
 
 
 def test_an_end_reached_by_different_actions_stays_an_end():
-    pomdp = parse_pomdp(
-        "discount: 1 states: on over actions: win lose observations: up down start: on "
-        "T: * : * : over 1 O: win : * : up 1 O: lose : * : down 1 "
-        "R: win : on : * : * 1 R: * : over : * : * 5"
-    )
+    with pytest.warns(UserWarning, match="once state 'over' is entered"):
+        pomdp = parse_pomdp(
+            "discount: 1 states: on over actions: win lose observations: up down start: on "
+            "T: * : * : over 1 O: win : * : up 1 O: lose : * : down 1 "
+            "R: win : on : * : * 1 R: * : over : * : * 5"
+        )
     assert pomdp.states == ("on-initial", "over-after-win", "over-after-lose")
     assert np.asarray(pomdp.terminal).tolist() == [False, True, True]
     assert np.asarray(pomdp.R).tolist() == [[1, 0], [0, 0], [0, 0]]
