@@ -24,9 +24,8 @@ from closed_form import _tensor_q
 import markovlens as ml
 from markovlens.experiments.memory_runs import PROBLEMS
 from markovlens.memory.config import RECIPES, Stage
-from markovlens.memory.descent import Logits, advance, start
+from markovlens.memory.descent import Logits, advance, links_for, start
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.links import links_of_pomdp
 
 N_SEEDS = 8
 CONFIG = RECIPES["paper"].of_one_step
@@ -91,9 +90,8 @@ def random_logits(pomdp: Pomdp, n_memory: int) -> Logits:
 
 def our_steps(stage: Stage, pomdp: Pomdp, logits: Logits, steps: int) -> jax.Array:
     state = start(stage, CONFIG, logits)
-    moved, _, _ = advance(
-        stage, CONFIG, links_of_pomdp(pomdp), pomdp, logits, state, jnp.asarray(steps)
-    )
+    links = links_for(pomdp, logits.memory.shape[-1], CONFIG.view)
+    moved, _, _ = advance(stage, CONFIG, links, pomdp, logits, state, jnp.asarray(steps))
     return moved.memory
 
 

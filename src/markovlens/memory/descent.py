@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from markovlens.memory.config import MemoryConfig, Stage
+from markovlens.memory.config import MemoryConfig, Stage, View
 from markovlens.memory.objective import discounted_return, squared_discrepancy
 from markovlens.pomdp.model import Pomdp
-from markovlens.values.links import ChainLinks
+from markovlens.values.links import DENSE, ChainLinks, links_of_pomdp
 
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
@@ -19,6 +19,8 @@ ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 # Runs go through their steps in groups of at most so many, whose largest arrays fit into the cache.
 GROUP = 8
 CACHED_NUMBERS = 32_000
+# States times memory states, from which on elimination saves more than it takes to compile.
+SMALLEST_ELIMINATED = 50
 
 
 class Logits(NamedTuple):
@@ -35,6 +37,12 @@ MOVES: dict[Stage, tuple[str, ...]] = {
     "joint": ("policy", "memory"),
     "polish": ("policy", "memory"),
 }
+
+
+def links_for(pomdp: Pomdp, n_memory: int, view: View) -> ChainLinks:
+    """The links that a program for memories of this size is compiled with."""
+    large = pomdp.n_states * n_memory >= SMALLEST_ELIMINATED
+    return links_of_pomdp(pomdp) if large and view == "exact" else DENSE
 
 
 def loss(

@@ -16,10 +16,9 @@ from jaxtyping import Array, Float, Int
 
 from markovlens.memory.checkpoint import load_arrays, save_arrays
 from markovlens.memory.config import MemoryConfig, Stage
-from markovlens.memory.descent import Logits, advance, losses, most_discrepant, start
+from markovlens.memory.descent import Logits, advance, links_for, losses, most_discrepant, start
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance
-from markovlens.values.links import DENSE, links_of_pomdp
 
 CHUNK = 250
 FRESH_SCALE = 0.1
@@ -37,7 +36,7 @@ class MemoryRun:
         self, pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
-        self._links = links_of_pomdp(pomdp) if config.view == "exact" else DENSE
+        self._links = links_for(pomdp, n_memory, config.view)
         self.seeds = tuple(int(seed) for seed in seeds)
         self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0
