@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import jax
 import polars as pl
 
 from markovlens.experiments.claims import claimed, try_claim
@@ -203,6 +204,9 @@ def _learn(folder: Path, job: Job, progress: Advance) -> None:
     ]
     write_parquet(file, pl.DataFrame(rows))
     half_way.unlink(missing_ok=True)
+    # No other cell has use for this one's programs, and of forty cells' together the operating
+    # system runs out of memory maps.
+    jax.clear_caches()
 
 
 def _scale_of(folder: Path, problem: str) -> None:
@@ -213,6 +217,8 @@ def _scale_of(folder: Path, problem: str) -> None:
             return
         pomdp = library.load(problem)
         solution = solve(pomdp, tol=SOLVE_TOLERANCE, time=SOLVE_SECONDS)
+        if not solution.converged and solution.seconds < SOLVE_SECONDS:
+            raise KeyboardInterrupt  # `solve` takes it for "good enough"; a yardstick is not
         row = {
             "problem": problem,
             "uniform": float(start_value(pomdp, uniform_policy(pomdp))),

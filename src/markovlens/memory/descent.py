@@ -15,7 +15,7 @@ from markovlens.values.links import DENSE, ChainLinks, links_of_pomdp
 
 # The solves inside are far too small to share between threads, and XLA's pool has been seen to
 # wait for itself for ever when batches of them are handed to it; so each program runs on one.
-ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
 # Runs go through their steps in groups of at most so many, whose largest arrays fit into the cache.
 GROUP = 8
 CACHED_NUMBERS = 32_000
@@ -40,7 +40,8 @@ MOVES: dict[Stage, tuple[str, ...]] = {
 
 
 def links_for(pomdp: Pomdp, n_memory: int, view: View) -> ChainLinks:
-    """The links that a program for memories of this size is compiled with."""
+    """The links that `advance` is compiled with for memories of this size; what is computed only
+    once is not worth the compiling."""
     large = pomdp.n_states * n_memory >= SMALLEST_ELIMINATED
     return links_of_pomdp(pomdp) if large and view == "exact" else DENSE
 
@@ -62,18 +63,15 @@ def loss(
     return -discounted_return(pomdp, policy, memory, config.view, links)
 
 
-@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
-def losses(
-    stage: Stage, config: MemoryConfig, links: ChainLinks, pomdp: Pomdp, logits: Logits
-) -> Float[Array, "B"]:
+@partial(jax.jit, static_argnames=("stage", "config"), compiler_options=COMPILER_OPTIONS)
+def losses(stage: Stage, config: MemoryConfig, pomdp: Pomdp, logits: Logits) -> Float[Array, "B"]:
     """The loss of every run."""
-    return jax.vmap(partial(loss, stage, config, links, pomdp))(*logits)
+    return jax.vmap(partial(loss, stage, config, DENSE, pomdp))(*logits)
 
 
-@partial(jax.jit, static_argnames=("config", "links"), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("config",), compiler_options=COMPILER_OPTIONS)
 def most_discrepant(
     config: MemoryConfig,
-    links: ChainLinks,
     pomdp: Pomdp,
     keys: Array,
     memory_logits: Float[Array, "B O A M M"],
@@ -86,7 +84,7 @@ def most_discrepant(
         key, memory = run
         drawn = jax.random.exponential(key, shape)
         many = jnp.log(jnp.maximum(drawn, 1e-30))  # its softmax is uniform on the simplex
-        squares = jax.vmap(lambda policy: loss("memory", config, links, pomdp, policy, memory))(
+        squares = jax.vmap(lambda policy: loss("memory", config, DENSE, pomdp, policy, memory))(
             many
         )
         return many[squares.argmax()]
@@ -100,7 +98,7 @@ def start(stage: Stage, config: MemoryConfig, logits: Logits) -> Any:
     return jax.vmap(_optimiser(config).init)(_moving(stage, logits))
 
 
-@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=ONE_THREAD)
+@partial(jax.jit, static_argnames=("stage", "config", "links"), compiler_options=COMPILER_OPTIONS)
 def advance(
     stage: Stage,
     config: MemoryConfig,

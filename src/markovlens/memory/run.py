@@ -36,7 +36,6 @@ class MemoryRun:
         self, pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig
     ) -> None:
         self.pomdp, self.n_memory, self.config = pomdp, n_memory, config
-        self._links = links_for(pomdp, n_memory, config.view)
         self.seeds = tuple(int(seed) for seed in seeds)
         self.stages = config.stages(n_memory)
         self.stage, self.steps_done = 0, 0
@@ -67,11 +66,12 @@ class MemoryRun:
         if self.steps_done == 0:
             self._enter(stage)
         members = self._members(stage)
+        n_memory = self.logits.memory.shape[-1]  # 1 while the policy alone is sharpened
         steps = min(CHUNK, self.config.steps(stage) - self.steps_done)
         moved, self._optimiser_state, values = advance(
             stage,
             self.config.of_one_step,
-            self._links,
+            links_for(self.pomdp, n_memory, self.config.view),
             self.pomdp,
             jax.tree.map(lambda x: x[members], self.logits),
             self._optimiser_state,
@@ -88,9 +88,7 @@ class MemoryRun:
 
     def returns(self) -> Float[np.ndarray, "B"]:
         """J of every run, as things stand."""
-        return -np.asarray(
-            losses("joint", self.config.of_one_step, self._links, self.pomdp, self.logits)
-        )
+        return -np.asarray(losses("joint", self.config.of_one_step, self.pomdp, self.logits))
 
     def discrepancies(self) -> Float[np.ndarray, "B"]:
         """Λ of the revealing policies with the memories as they stand."""
@@ -142,15 +140,13 @@ class MemoryRun:
             shape = (len(self.restart), n_observations, memory.shape[-1], n_actions)
             return Logits(jnp.zeros(shape), memory)
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(self._keys)
-        return Logits(most_discrepant(self.config, self._links, self.pomdp, keys, memory), memory)
+        return Logits(most_discrepant(self.config, self.pomdp, keys, memory), memory)
 
     def _squared_discrepancies(self) -> Float[np.ndarray, "B"]:
         return self._squared(self.logits)
 
     def _squared(self, logits: Logits) -> Float[np.ndarray, "B"]:
-        return np.asarray(
-            losses("memory", self.config.of_one_step, self._links, self.pomdp, logits)
-        )
+        return np.asarray(losses("memory", self.config.of_one_step, self.pomdp, logits))
 
     def _enter(self, stage: Stage) -> None:
         for_return = [s for s in self.stages if s not in ("reveal", "memory")]
