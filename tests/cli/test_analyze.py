@@ -56,3 +56,19 @@ def test_table_plot_and_a_policy_from_a_file(command, tmp_path):
 )
 def test_bad_input(argv, message, refused):
     assert message in refused("analyze", *argv)
+
+
+def test_the_largest_share_is_the_max_norm(command):
+    _, out, _ = command("analyze", "tmaze", "--policy", "random:3", "--norm", "max", "--json")
+    shown = json.loads(out)
+    shares = [row["discrepancy"] for row in shown["observations"]]
+    assert max(shares) == pytest.approx(shown["discrepancy"])
+
+
+def test_a_lambda_is_named_once_and_in_full(command):
+    _, out, _ = command("analyze", "tiger", "--lam", "0.12345678", "0.12345679", "--json")
+    row = json.loads(out)["observations"][0]
+    assert {"V at λ=0.12345678", "V at λ=0.12345679"} < set(row)
+    code, _, err = command("analyze", "tiger", "--lam", "0", "1", "0")
+    assert code == 2
+    assert "--lam has a value twice: 0.0 1.0 0.0" in err

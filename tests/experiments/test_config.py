@@ -196,3 +196,31 @@ def test_every_scale_either_says_what_to_report_or_sweeps_for_it(name):
         for task in experiment.tasks:
             chosen = all(experiment.given(task, agent) for agent in experiment.agents)
             assert chosen or task.sweep_seeds, f"{name} at {scale} cannot choose for {task.name}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("agents/ld/grid", 5, r"\[agents.ld.grid\] must be a table"),
+        ("tasks/tiger/seeds", 3, r"\[tasks.tiger.seeds\] must be a table"),
+        ("selected/tiger", 3, r"\[selected.tiger\] must be a table"),
+        ("selected/tiger/ld", 3, r"\[selected.tiger.ld\] must be a table"),
+        ("scale/quick/grid", [1], r"\[scale.quick.grid\] must be a table"),
+        ("scale/quick/options", 5, r"\[scale.quick.options\] must be a table"),
+        ("scale/quick/seeds", 3, r"\[scale.quick.seeds\] must be a table"),
+        ("scale/quick/tasks", [], "a scale's tasks must be a list of names, got \\[\\]"),
+        ("scale/quick/agents", [], "a scale's agents must be a list of names, got \\[\\]"),
+    ],
+)
+def test_what_must_be_a_table_or_not_empty_is_named(path, value, words):
+    with pytest.raises(ValueError, match=words):
+        parse_experiment(changed(path, value), "quick")
+
+
+def test_an_experiment_without_seeds_or_with_nothing_to_choose_by_is_refused():
+    with pytest.raises(ValueError, match="task 'tmaze-2' has no seeds"):
+        parse_experiment(changed("seeds", {}))
+    with pytest.raises(
+        ValueError, match=r"agent 'ld' has a grid and task 'tmaze-2' no seeds.sweep"
+    ):
+        parse_experiment(changed("seeds", {"report": [10, 11]}))

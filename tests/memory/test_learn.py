@@ -158,6 +158,13 @@ def test_markov_observations_have_nothing_to_remember():
         learn_memory(mdp, 2, n_policies=5, random_memory=True)
 
 
+def test_rounding_near_gamma_one_is_not_taken_for_a_discrepancy():
+    block = ml.library.random_block_mdp(0)
+    patient = ml.Pomdp(block.T, block.R, block.Phi, block.p0, gamma=0.99999)
+    with pytest.raises(ValueError, match="either the observations are Markov"):
+        learn_memory(patient, 2, n_policies=5)
+
+
 def test_no_reward_no_states_no_seeds(tmaze):
     nothing = ml.Pomdp(
         T=tmaze.T, R=np.zeros_like(tmaze.R), Phi=tmaze.Phi, p0=tmaze.p0, gamma=tmaze.gamma

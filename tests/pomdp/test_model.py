@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from markovlens.pomdp.library import random_pomdp
 from markovlens.pomdp.model import ROW_SUM_TOLERANCE, Pomdp
+from markovlens.values.td_lambda import start_value
 
 
 def parts(**changes):
@@ -161,3 +162,19 @@ def test_a_row_is_accepted_exactly_when_it_is_a_distribution(rows, scale):
     sums = Phi.sum(axis=1, keepdims=True)
     if (sums > 1e-3).all():
         Pomdp(Phi=Phi / sums, **still)
+
+
+def test_rows_that_float32_rounded_are_put_right():
+    """A row that misses 1 by 3e-8 would miss the value by 3e-8 / (1 - γ), and worse."""
+    third = np.full((1, 3, 3), 1 / 3, dtype=np.float32)
+    paid = {"R": np.ones((3, 1)), "Phi": np.ones((3, 1)), "p0": np.full(3, 1 / 3)}
+    for gamma in (0.9999, 1 - 1e-8):
+        value = start_value(Pomdp(T=third, gamma=gamma, **paid), np.ones((1, 1)))
+        assert float(value) == pytest.approx(1 / (1 - gamma), rel=1e-6)
+
+
+def test_a_policy_that_float32_rounded_is_put_right():
+    one = Pomdp(T=np.ones((3, 1, 1)), R=np.ones((1, 3)), Phi=[[1.0]], p0=[1.0], gamma=0.999999)
+    policy = np.array([[0.1, 0.2, 0.7]], dtype=np.float32)
+    assert policy.astype(float).sum() != 1.0
+    assert float(start_value(one, policy)) == pytest.approx(1e6, rel=1e-9)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from markovlens.pomdp import library
+from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.solve import solve
 from markovlens.pomdp.solver.exact import solve_exact
 from markovlens.pomdp.solver.hull import lower_hull
@@ -100,3 +101,12 @@ def test_exact_needs_discounting():
     pomdp = random_pomdp(0, gamma=1.0, terminal=True)
     with pytest.raises(ValueError, match="gamma < 1"):
         solve_exact(pomdp)
+
+
+def test_rewards_of_any_size_keep_states_apart():
+    """Two states that pay 1e-13 for different actions are two states."""
+    arrays = {"T": np.full((2, 2, 2), 0.5), "Phi": [[0.9, 0.1], [0.1, 0.9]], "p0": [0.5, 0.5]}
+    for size in (1.0, 1e-13):
+        solution = solve(Pomdp(R=size * np.eye(2), gamma=0.5, **arrays))
+        assert solution.lower / size == pytest.approx(1.8, rel=1e-3)
+        assert solution.upper / size == pytest.approx(1.8, rel=1e-3)

@@ -177,7 +177,7 @@ def test_nothing_is_split_when_the_difference_can_never_be_seen():
 
 
 def test_an_end_reached_by_different_actions_stays_an_end():
-    with pytest.warns(UserWarning, match="once state 'over' is entered"):
+    with pytest.warns(UserWarning, match="state 'over' is never left"):
         pomdp = parse_pomdp(
             "discount: 1 states: on over actions: win lose observations: up down start: on "
             "T: * : * : over 1 O: win : * : up 1 O: lose : * : down 1 "

@@ -9,15 +9,23 @@ import markovlens as ml
 SIZES = [(1, 1, 1), (3, 2, 1), (4, 1, 3), (5, 3, 4), (6, 2, 5)]
 
 
+def rows(rng, concentration, shape):
+    """Probabilities that are zero or at least about 1e-3: whether something that happens once in
+    1e13 times happens at all is a matter of rounding, and no property."""
+    drawn = rng.dirichlet(concentration, size=shape)
+    drawn = np.where(drawn < 1e-3, 0.0, drawn)
+    return drawn / drawn.sum(axis=-1, keepdims=True)
+
+
 @st.composite
 def pomdps(draw, sizes=SIZES, gammas=(0.0, 0.5, 0.9, 0.99, 0.999), may_end=True):
     """POMDPs with stochastic or deterministic Φ, terminal states, and unseen observations."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_states, n_actions, n_observations = draw(st.sampled_from(sizes))
     concentration = draw(st.sampled_from([0.1, 1.0]))
-    T = rng.dirichlet(np.full(n_states, concentration), size=(n_actions, n_states))
+    T = rows(rng, np.full(n_states, concentration), (n_actions, n_states))
     R = rng.normal(size=(n_states, n_actions))
-    Phi = rng.dirichlet(np.full(n_observations, concentration), size=n_states)
+    Phi = rows(rng, np.full(n_observations, concentration), (n_states,))
     if draw(st.booleans()):
         Phi = np.eye(n_observations)[rng.integers(n_observations, size=n_states)]
     if n_observations > 1 and draw(st.booleans()):
@@ -26,7 +34,7 @@ def pomdps(draw, sizes=SIZES, gammas=(0.0, 0.5, 0.9, 0.99, 0.999), may_end=True)
         Phi /= Phi.sum(axis=1, keepdims=True)
     if may_end and draw(st.booleans()):
         T[:, -1], R[-1] = np.eye(n_states)[-1], 0.0
-    p0 = rng.dirichlet(np.full(n_states, concentration))
+    p0 = rows(rng, np.full(n_states, concentration), ())
     return ml.Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=draw(st.sampled_from(gammas)))
 
 

@@ -1,6 +1,7 @@
 """The theorems as checks: each case of the paper is recognised."""
 
 import numpy as np
+import pytest
 
 import markovlens as ml
 from markovlens.values.theorems import (
@@ -15,6 +16,20 @@ def test_block_mdp():
     assert is_block_mdp(block)
     assert zero_for_all_policies(block)
     assert ml.explain(block, ml.random_policy(block)).case == "block MDP"
+
+
+def test_a_block_mdp_that_looks_no_step_ahead():
+    """With γ = 0 later states have no weight; they are no less told apart."""
+    seen = ml.Pomdp(
+        T=np.full((1, 2, 2), 0.5), R=[[1.0], [0.0]], Phi=np.eye(2), p0=[1.0, 0.0], gamma=0.0
+    )
+    assert ml.explain(seen, np.ones((2, 1))).case == "block MDP"
+
+
+def test_a_policy_is_checked_even_where_it_does_not_matter():
+    block = ml.library.random_block_mdp(seed=1)
+    with pytest.raises(ValueError, match="policy"):
+        ml.explain(block, np.full((block.n_observations, block.n_actions), 5.0))
 
 
 def test_equivalent_mdp():

@@ -52,12 +52,14 @@ def analyze(
         raise ValueError("--lam needs at least two values to compare, for example --lam 0 1")
     for value in lam:
         check_lambda(value)
+    if len(set(lam)) < len(lam):
+        raise ValueError(f"--lam has a value twice: {' '.join(map(str, lam))}")
     pomdp = library.resolve(model)
     probabilities = _policy(policy, pomdp)
-    values = {f"V at λ={x:g}": np.asarray(v_values(pomdp, probabilities, x)) for x in lam}
+    values = {f"V at λ={x:.15g}": np.asarray(v_values(pomdp, probabilities, x)) for x in lam}
     settings: dict[str, Any] = {"norm": norm, "weighting": weighting}
     total = float(lambda_discrepancy(pomdp, probabilities, lam[0], lam[-1], **settings))
-    per_observation = _per_observation(pomdp, probabilities, lam[0], lam[-1], weighting)
+    per_observation = _per_observation(pomdp, probabilities, lam[0], lam[-1], norm, weighting)
     rows = [
         {
             "observation": name,
@@ -119,9 +121,10 @@ def _policy(text: str, pomdp: "Pomdp") -> "np.ndarray":
 
 
 def _per_observation(
-    pomdp: "Pomdp", policy: "np.ndarray", lam1: float, lam2: float, weighting: str
+    pomdp: "Pomdp", policy: "np.ndarray", lam1: float, lam2: float, norm: str, weighting: str
 ) -> "np.ndarray":
-    """(Σ_a w ΔQ²)^½ of each observation: their squares add up to the squared l2 discrepancy."""
+    """(Σ_a w ΔQ²)^½ of each observation, whose squares add up to the squared l2 discrepancy; or
+    max_a w |ΔQ|, the largest of which is the max one."""
     import numpy as np
 
     from markovlens.values.occupancy import occupancy
@@ -130,12 +133,14 @@ def _per_observation(
     difference = np.asarray(q_values(pomdp, policy, lam1)) - np.asarray(
         q_values(pomdp, policy, lam2)
     )
-    squares = (policy * difference**2).sum(axis=1)
+    weight = policy
     if weighting == "occupancy":
         visits = np.where(np.asarray(pomdp.terminal), 0.0, np.asarray(occupancy(pomdp, policy)))
         seen = visits @ np.asarray(pomdp.Phi)
-        squares *= seen / max(seen.sum(), 1e-300)
-    return np.sqrt(squares)
+        weight = policy * (seen / max(seen.sum(), 1e-300))[:, None]
+    if norm == "max":
+        return (weight * np.abs(difference)).max(axis=1)
+    return np.sqrt((weight * difference**2).sum(axis=1))
 
 
 def _draw(

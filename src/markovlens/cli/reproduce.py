@@ -42,6 +42,10 @@ def reproduce(
         raise ValueError("say which item to make; `markovlens reproduce --list` shows them all")
     names = items.closed_form_names() if item == "all-closed-form" else [item]
     for name in names:
+        if results is not None and name in items.closed_form_names():
+            raise ValueError(
+                f"{name} is computed in seconds and draws from no runs: leave out --from"
+            )
         items.item(name)
     prepare_jax()
     for name in names:

@@ -64,7 +64,8 @@ def _arrow(panel, places: np.ndarray, here: int, there: int, found: list[Move]) 
 
     width = 0.8 + 4.0 * sum(move.share for move in found)
     start, end = places[here], places[there]
-    text = {"fontsize": 7.5, "ha": "center", "va": "center", "zorder": 6}
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
+    text = {"fontsize": 7.5, "ha": "center", "va": "center", "zorder": 6, "bbox": behind}
     if here == there:
         outward = start / np.linalg.norm(start)
         aside = np.array([-outward[1], outward[0]])

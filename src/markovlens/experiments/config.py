@@ -214,8 +214,10 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     selected = data.get("selected", {})
     _check_keys("task in [selected]", selected, data["tasks"])
     for task, by_agent in selected.items():
+        _check_table(f"selected.{task}", by_agent)
         _check_keys(f"agent in [selected.{task}]", by_agent, data["agents"])
         for agent, chosen in by_agent.items():
+            _check_table(f"selected.{task}.{agent}", chosen)
             _check_options(f"[selected.{task}.{agent}]", chosen)
     experiment = Experiment(
         title=data["title"],
@@ -229,6 +231,7 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     )
     for task in tasks:
         for agent in agents:
+            _check_seeds(experiment, task, agent)
             _check_values(experiment, task, agent)
     return experiment
 
@@ -252,6 +255,8 @@ def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     scales = data.get("scale", {})
     for scale, change in scales.items():
         _check_keys(f"key in [scale.{scale}]", change, _SCALE)
+        for key in ("seeds", "options", "grid"):
+            _check_table(f"scale.{scale}.{key}", change.get(key, {}))
     if name in scales:
         return scales[name]
     if name in (None, "paper"):
@@ -262,7 +267,7 @@ def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
 def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
     if names is None:
         return tables
-    if not isinstance(names, list):
+    if not isinstance(names, list) or not names:
         raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
     _check_keys(kind, dict.fromkeys(names), tables)
     return {name: tables[name] for name in names}
@@ -270,6 +275,7 @@ def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Ma
 
 def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) -> Task:
     own, scaled = table.get("seeds", {}), change.get("seeds", {})
+    _check_table(f"tasks.{name}.seeds", own)
     _check_keys(f"key in [tasks.{name}.seeds]", own, STAGES)
     _check_keys("key in the scale's seeds", scaled, STAGES)
     use = {**seeds, **own, **scaled}
@@ -285,6 +291,7 @@ def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) 
 
 
 def _agent(name: str, table: Mapping[str, Any], smaller: Mapping[str, list[Any]]) -> Agent:
+    _check_table(f"agents.{name}.grid", table.get("grid", {}))
     grid = dict(table.get("grid", {}))
     grid.update({key: values for key, values in smaller.items() if key in grid})
     _check_options(f"[agents.{name}.grid]", grid)
@@ -298,6 +305,17 @@ def _agent(name: str, table: Mapping[str, Any], smaller: Mapping[str, list[Any]]
     options = {"algo": name, **{key: table[key] for key in table if key != "grid"}}
     _check_options(f"[agents.{name}]", options)
     return Agent(name, options, grid)
+
+
+def _check_seeds(experiment: Experiment, task: Task, agent: Agent) -> None:
+    """There must be something to run, and something to choose by."""
+    if not (task.sweep_seeds or task.report_seeds):
+        raise ValueError(f'task {task.name!r} has no seeds: give [seeds], say report = "100..109"')
+    if experiment.given(task, agent) is None and not task.sweep_seeds:
+        raise ValueError(
+            f"agent {agent.name!r} has a grid and task {task.name!r} no seeds.sweep to choose from "
+            f"it by: give some, or say in [selected.{task.name}] what was chosen"
+        )
 
 
 def _check_values(experiment: Experiment, task: Task, agent: Agent) -> None:

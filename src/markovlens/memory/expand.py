@@ -2,7 +2,9 @@
 
 State (s, m) has index s·M + m, observation (o, m) index o·M + m. The memory
 starts in state 0, and no longer changes once a terminal state is reached, so
-that terminal states stay terminal.
+that terminal states stay terminal. Where a terminal state shares its observation
+with others, values at that observation therefore differ a little from those of
+the closed form's `memory=`, whose memory goes on.
 """
 
 import jax

@@ -10,10 +10,11 @@ import numpy as np
 from markovlens.memory.config import MemoryConfig
 from markovlens.memory.config import recipe as recipe_named
 from markovlens.memory.learned import LearnedMemory
-from markovlens.memory.run import ZERO, MemoryRun, run_to_the_end
+from markovlens.memory.run import MemoryRun, run_to_the_end
 from markovlens.names import unknown_name
 from markovlens.pomdp.model import Pomdp
 from markovlens.progress import Advance, silent
+from markovlens.values.theorems import rounding
 
 
 def learn_memory(
@@ -101,7 +102,7 @@ def _check_discrepancy(run: MemoryRun) -> None:
     if not {"reveal", "memory"} & set(run.stages):
         return
     smallest = float(np.sqrt(run.initial_discrepancy.min()))
-    if smallest > ZERO * np.abs(np.asarray(run.pomdp.R)).max():
+    if smallest > rounding(run.pomdp):
         return
     if run.config.random_memory:
         raise ValueError(

@@ -22,8 +22,6 @@ from markovlens.progress import Advance
 
 CHUNK = 250
 FRESH_SCALE = 0.1
-# Below this share of the largest reward, a λ-discrepancy is rounding.
-ZERO = 1e-9
 
 
 class MemoryRun:

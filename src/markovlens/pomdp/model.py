@@ -1,7 +1,7 @@
 """What a POMDP is: five arrays, a discount, and the names of things."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,6 +12,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from markovlens.precision import as_float64, in_float64, is_traced
 
 ROW_SUM_TOLERANCE = 1e-6
+EXACT_ENOUGH = 1e-12  # a row this close to 1 is left as it is, so that reading undoes writing
+
+
+Rows = TypeVar("Rows", Array, np.ndarray)
 
 
 class Pomdp(eqx.Module):
@@ -21,7 +25,8 @@ class Pomdp(eqx.Module):
     and moves to `s' ~ T[a, s]`. The first state is drawn from `p0`.
 
     Arguments:
-        T: transition probabilities `T[a, s, s']`.
+        T: transition probabilities `T[a, s, s']`; here and below, rows that miss 1 by rounding (up
+            to 1e-6) are divided by their sum.
         R: expected rewards `R[s, a]`; `R[a, s, s']` is also accepted and averaged over `s'`.
         Phi: observation probabilities `Phi[s, o]`.
         p0: start distribution `p0[s]`.
@@ -67,9 +72,11 @@ class Pomdp(eqx.Module):
         self.observations = _names("observations", observations, self.Phi.shape[1], "o")
         if not traced:
             _check_finite({name: np.asarray(value) for name, value in arrays.items()})
+            _check_probabilities(self)
+            self.T, self.Phi, self.p0 = map(normalised, (self.T, self.Phi, self.p0))
         self.R = _expected_reward(self.T, arrays["R"])
         if not traced:
-            _check_numbers(self)
+            _check_gamma(self)
 
     @property
     def n_states(self) -> int:
@@ -99,6 +106,16 @@ class Pomdp(eqx.Module):
         known = eqx.is_array(self.gamma) and self.gamma.ndim == 0 and not is_traced(self.gamma)
         gamma = f"{float(self.gamma):g}" if known else repr(self.gamma)
         return f"Pomdp({', '.join(sizes)}, gamma={gamma})"
+
+
+def normalised(rows: Rows) -> Rows:
+    """Rows that nearly sum to 1, as float32 leaves them, divided by their sums: near γ = 1 what is
+    missing would count 1 / (1 - γ) times."""
+    sums = np.asarray(rows).sum(axis=-1, keepdims=True)
+    if (np.abs(sums - 1.0) <= EXACT_ENOUGH).all():
+        return rows
+    with jax.enable_x64(True):
+        return rows / np.where(np.abs(sums - 1.0) > EXACT_ENOUGH, sums, 1.0)
 
 
 @in_float64
@@ -171,7 +188,7 @@ def _check_finite(arrays: dict[str, np.ndarray]) -> None:
             )
 
 
-def _check_numbers(pomdp: Pomdp) -> None:
+def _check_probabilities(pomdp: Pomdp) -> None:
     for a, action in enumerate(pomdp.actions):
         _check_rows(
             np.asarray(pomdp.T[a]),
@@ -182,6 +199,9 @@ def _check_numbers(pomdp: Pomdp) -> None:
         np.asarray(pomdp.Phi), lambda s: f"Phi of state {pomdp.states[s]!r}", pomdp.observations
     )
     _check_rows(np.asarray(pomdp.p0)[None], lambda _: "p0", pomdp.states)
+
+
+def _check_gamma(pomdp: Pomdp) -> None:
     gamma = float(pomdp.gamma)
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma must be in [0, 1], got {gamma:g}")

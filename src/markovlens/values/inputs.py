@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from markovlens.pomdp.model import ROW_SUM_TOLERANCE, Pomdp
+from markovlens.pomdp.model import ROW_SUM_TOLERANCE, Pomdp, normalised
 from markovlens.precision import as_float64, is_traced
 
 
@@ -60,9 +60,11 @@ def _checked(value: ArrayLike, shape: tuple[int, ...], name: str, axes: str) -> 
         raise ValueError(
             f"{name} must have shape {axes} = {list(shape)}, got {list(np.shape(value))}"
         )
-    if not is_traced(value):
-        check_distributions(np.asarray(value, dtype=np.float64), name)
-    return as_float64(value)  # type: ignore[return-value]
+    if is_traced(value):
+        return as_float64(value)  # type: ignore[return-value]
+    rows = np.asarray(value, dtype=np.float64)
+    check_distributions(rows, name)
+    return as_float64(normalised(rows))  # type: ignore[return-value]
 
 
 def check_distributions(rows: np.ndarray, name: str) -> None:

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Float
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.policies import random_policy, uniform_policy
 from markovlens.values.discrepancy import lambda_discrepancy
+from markovlens.values.inputs import check_policy_and_memory
 from markovlens.values.occupancy import state_weights
 from markovlens.values.td_lambda import q_values
 
@@ -36,9 +37,8 @@ def confusion(pomdp: Pomdp, policy: ArrayLike | None = None) -> Float[Array, "S 
 
 def is_block_mdp(pomdp: Pomdp) -> bool:
     """Whether every observation that can be seen comes from exactly one state: ΦW = I."""
-    reachable = _reachable(pomdp)
-    found = np.asarray(confusion(pomdp))[np.ix_(reachable, reachable)]
-    return bool(np.abs(found - np.eye(len(found))).max() < TOLERANCE)
+    emits = np.asarray(pomdp.Phi)[_reachable(pomdp)] > 0.0
+    return bool((emits.sum(axis=0) <= 1).all())
 
 
 def transition_policies_match(pomdp: Pomdp, policy: ArrayLike | None = None, seed: int = 0) -> bool:
@@ -68,7 +68,7 @@ def zero_for_all_policies(pomdp: Pomdp, seed: int = 0) -> bool:
     """
     policies = _random_policies(pomdp, seed)
     found = jax.vmap(lambda policy: lambda_discrepancy(pomdp, policy))(policies)
-    return bool(np.asarray(found).max() <= _rounding(pomdp))
+    return bool(np.asarray(found).max() <= rounding(pomdp))
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ def explain(pomdp: Pomdp, policy: ArrayLike) -> Explanation:
     >>> ml.explain(tmaze, ml.random_policy(tmaze)).case
     'partially observable'
     """
+    check_policy_and_memory(pomdp, policy, None)
     if is_block_mdp(pomdp):
         return Explanation("block MDP", 0.0, ())
     if transition_policies_match(pomdp):
@@ -144,7 +145,7 @@ def explain(pomdp: Pomdp, policy: ArrayLike) -> Explanation:
     if zero_for_all_policies(pomdp):
         return Explanation("projected away", 0.0, ())
     discrepancy = float(lambda_discrepancy(pomdp, policy))
-    if discrepancy <= _rounding(pomdp):
+    if discrepancy <= rounding(pomdp):
         return Explanation("partially observable", 0.0, ())
     return Explanation("partially observable", discrepancy, _confused(pomdp, policy))
 
@@ -169,7 +170,7 @@ def _confused(pomdp: Pomdp, policy: ArrayLike) -> tuple[Confused, ...]:
     )
 
 
-def _rounding(pomdp: Pomdp) -> float:
+def rounding(pomdp: Pomdp) -> float:
     """Below this, in units of the return, a difference of values is rounding."""
     largest = np.abs(np.asarray(pomdp.R)).max() / (1.0 - min(float(pomdp.gamma), 0.999))
     return TOLERANCE * float(largest)

@@ -46,13 +46,13 @@ def parse_pomdp(text: str, name: str = "<text>") -> Pomdp:
     Pomdp(2 states, 1 action, 2 observations, gamma=0.9)
     """
     model = Parser(text, name).parse()
-    ends = _ends(model.T, model.R)
+    ends = _ends(model.T)
     R = np.where(ends[:, None], 0.0, model.R)
     paying = np.flatnonzero(ends & (model.R != 0.0).any(axis=1))
     if len(paying):
         warnings.warn(
-            f"{name}: nothing is left to decide once {_these(model.states, paying)} entered: "
-            "the end of an episode, so the reward that is paid there for ever is left out",
+            f"{name}: {_these(model.states, paying)} never left: the end of an episode, so what is "
+            "paid there for ever is left out; to keep it, build the model with markovlens.Pomdp",
             stacklevel=2,
         )
     try:
@@ -74,10 +74,9 @@ def _these(states: Sequence[str], some: np.ndarray) -> str:
     return f"states {first} are" if len(some) <= 3 else f"{len(some)} states ({first}, …) are"
 
 
-def _ends(T: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """States that some other state leads to, that no action leaves, and where all pay the same."""
+def _ends(T: np.ndarray) -> np.ndarray:
+    """States that some other state leads to and that no action leaves."""
     n_states = T.shape[1]
     stays = np.diagonal(T, axis1=1, axis2=2) > 1.0 - 1e-12
     leads = (T > 0.0).any(axis=0) & ~np.eye(n_states, dtype=bool)
-    indifferent = np.ptp(R, axis=1) <= 1e-12 * np.abs(R).max(axis=1)
-    return np.asarray(stays.all(axis=0) & leads.any(axis=0) & indifferent)
+    return np.asarray(stays.all(axis=0) & leads.any(axis=0))

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from markovlens.pomdp.cassandra.writes import Writes
+from markovlens.pomdp.model import EXACT_ENOUGH
 
 ROW_SUM_TOLERANCE = 1e-5
-EXACT_ENOUGH = 1e-12  # a row this close to 1 is left as it is, so that reading undoes writing
 CELLS_AT_ONCE = 1 << 20  # how many cells of R are looked up together
 
 

@@ -45,7 +45,7 @@ def lump(pomdp: Pomdp) -> Lumped:
     and the same `Pr(c', o | s, a)`, found by splitting classes until none splits.
     """
     T, R, Phi, p0 = (np.asarray(x) for x in (pomdp.T, pomdp.R, pomdp.Phi, pomdp.p0))
-    class_of = _number_rows(R)
+    class_of = _number_rows(R / max(np.abs(R).max(), np.finfo(float).tiny))
     while True:
         joint = _joint(T, Phi, class_of)
         futures = joint.transpose(2, 0, 1, 3).reshape(len(R), -1)
