@@ -19,6 +19,7 @@ import pytest
         ("train --steps x", "--steps takes INT, got 'x'"),
         ("watch tmaze-5 --seed 1e4", "--seed takes INT, got '1e4'"),
         ("analyze tiger --lam 0 x", "--lam takes [FLOAT [FLOAT ...]], got '0', 'x'"),
+        ("reproduce fig-parity --from runs", "fig-parity is computed in seconds and draws from no"),
         ("train --lam1 1.5", "markovlens: lam1 must be between 0 and 1, got 1.5"),
         ("analyze", "markovlens analyze needs MODEL: a name of the library (see `markovlens mod"),
         ("evaluate", "markovlens evaluate needs RUN: the run folder"),
