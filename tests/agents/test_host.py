@@ -26,11 +26,13 @@ def test_gymnasium_ids_are_told_from_our_names():
     )
 
 
-def test_a_host_rollout_is_consistent():
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_a_host_rollout_is_consistent(name):
     """Memories are those of the network over the stored sequence; a new episode starts where the
     last step ended one; final observations are not the next episode's first."""
-    env = host_env(BLIND)
-    network = actor_critic(2, 2, 8, 2, "gru", np.random.default_rng(0))
+    env = GymnasiumVector(name, n=4)
+    sizes = env.observation_space.flat_size, env.action_space.flat_size
+    network = actor_critic(*sizes, 8, 2, "gru", np.random.default_rng(0))
     player = Player(env, seed=0)
     player.live(network, 0, 20)
     rollout, _ = player.live(network, 1, 60)
@@ -73,9 +75,10 @@ def test_episodes_begin_anew_when_a_run_goes_on():
     np.testing.assert_array_equal(later.watch.scale.count, start.watch.scale.count + 3)
 
 
-def test_what_gymnasium_cannot_make_is_reported():
+def test_what_gymnasium_cannot_make_is_reported(tmp_path):
     with pytest.raises(ValueError, match="Gymnasium cannot make"):
-        train(PPOConfig(env="NoSuchThing-v3"))
+        train(PPOConfig(env="NoSuchThing-v3"), out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_no_two_copies_of_any_two_runs_start_alike():
@@ -103,6 +106,13 @@ def test_episodes_that_never_end_cannot_be_scored(monkeypatch):
         _play_host(network, GymnasiumVector(Endless, 2), 2, True, jax.random.key(0))
 
 
+def register(monkeypatch, name, entry_point):
+    spec = gymnasium.envs.registration.EnvSpec(
+        id=name, entry_point=entry_point, disable_env_checker=True, max_episode_steps=10
+    )
+    monkeypatch.setitem(gymnasium.registry, name, spec)
+
+
 class Uneven(Endless):
     """Bounds that differ from entry to entry."""
 
@@ -110,13 +120,38 @@ class Uneven(Endless):
 
 
 def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
-    monkeypatch.setitem(
-        gymnasium.registry,
-        "Uneven-v0",
-        gymnasium.envs.registration.EnvSpec(
-            id="Uneven-v0", entry_point=Uneven, disable_env_checker=True, max_episode_steps=10
-        ),
-    )
+    register(monkeypatch, "Uneven-v0", Uneven)
     run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
     action, _ = run.act(np.zeros(1, dtype=np.float32))
     assert 2.0 <= float(action[1]) <= 3.0
+
+
+def test_few_environments_are_made_and_all_are_closed(monkeypatch, tmp_path):
+    made, closed = [], []
+
+    class Counted(Endless):
+        def __init__(self):
+            made.append(self)
+
+        def close(self):
+            closed.append(self)
+
+    def counts(of):
+        made.clear()
+        closed.clear()
+        result = of()
+        assert {id(env) for env in closed} == {id(env) for env in made}
+        return len(made), result
+
+    register(monkeypatch, "Counted-v0", Counted)
+    config = PPOConfig(env="Counted-v0", algo="rnn", latent=8, n_envs=4, n_steps=8, steps=32)
+    assert counts(lambda: complete(config)) == (0, complete(config))
+    n, _ = counts(lambda: train(config, seeds=[0, 1], out=tmp_path / "run"))
+    assert n == 2 * 4
+    n, run = counts(lambda: load_run(tmp_path / "run"))
+    assert n == 4
+    for expected in (4, 0):  # the second time nothing is left to be found out
+        n, _ = counts(lambda: run.act(np.zeros(1, dtype=np.float32)))
+        assert n == expected
+    n, _ = counts(lambda: evaluate(run, episodes=2))
+    assert n == 2 * 4

@@ -5,18 +5,21 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import polars as pl
 import pytest
 
+from markovlens.agents import training
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.evaluate import estimate, evaluate
 from markovlens.agents.folder import CHECKPOINT, RunFolder
+from markovlens.agents.program import Program
 from markovlens.agents.run import load_run
 from markovlens.agents.training import Diverged, train, train_together
-from tests.agents.probes import Aim, bandit, delay, remember
+from tests.agents.probes import Aim, Steady, bandit, delay, remember
 
 SMALL = PPOConfig(env="tmaze-2", latent=8, n_steps=16, steps=64 * 20)
 
@@ -193,6 +196,20 @@ def test_estimate_by_hand():
     mean, low, high = estimate(pl.Series([1.0, 3.0]))
     assert mean == 2.0
     np.testing.assert_allclose((low, high), (2 - 12.706, 2 + 12.706), rtol=1e-4)
+    assert json.dumps(estimate(pl.Series([3.0]))) == "[3.0, NaN, NaN]"
+
+
+@pytest.mark.parametrize("stated", [None, 300])
+def test_episodes_that_do_not_end_cannot_be_scored(monkeypatch, stated):
+    """An environment that states a long time limit is given that long."""
+    env = Steady(length=10_000 if stated is None else stated, terminates=stated is None)
+    run = train(replace(SMALL, steps=64), env=env)
+    monkeypatch.setattr("markovlens.agents.evaluate.LONGEST", 200)
+    if stated is None:
+        with pytest.raises(ValueError, match=r"has not ended after 200 steps.* time limit"):
+            evaluate(run, episodes=2)
+    else:
+        assert evaluate(run, episodes=2)["length"].to_list() == [300, 300]
 
 
 def test_a_folder_of_another_config_is_refused(finished):
@@ -233,6 +250,43 @@ def test_divergence_stops_with_a_message(tmp_path):
     assert kept.diverged.all()
 
 
+def test_what_diverged_before_the_first_row_has_a_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "ROWS", 2)  # of 10 updates each: it does not get that far
+    wild = replace(SMALL, learning_rate=1e30, max_gradient_norm=1e30)
+    with pytest.raises(Diverged):
+        train(wild, seeds=[0, 1], out=tmp_path / "wild")
+    rows = load_run(tmp_path / "wild").metrics
+    assert rows["run"].to_list() == [0, 1]
+    assert rows["step"].max() < SMALL.steps // 2
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_speed_is_of_the_updates_that_were_done(tmp_path, monkeypatch):
+    """Rows of 7 updates, 20 in all, a second each, with an interruption after 9."""
+    seconds, limit, call = 0, 9, Program.__call__
+
+    def one_second_each(program, state, n):
+        nonlocal seconds
+        if seconds == limit:
+            raise Interrupted
+        seconds += n
+        return call(program, state, n)
+
+    monkeypatch.setattr(training, "ROWS", 3)
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(training, "SECONDS_PER_CHUNK", 0.0)  # one update a chunk
+    monkeypatch.setattr(Program, "__call__", one_second_each)
+    with pytest.raises(Interrupted):
+        train(SMALL, seeds=[0, 1], out=tmp_path / "run", checkpoint_seconds=0.0)
+    limit = None
+    run = train(SMALL, seeds=[0, 1], out=tmp_path / "run")
+    assert run.metrics["step"].unique().to_list() == [64 * 7, 64 * 14, 64 * 20]
+    assert run.metrics["steps_per_second"].to_list() == [2 * 64.0] * 6
+
+
 def test_a_full_disk_keeps_the_old_checkpoint(finished, monkeypatch, tmp_path):
     _, folder = finished
     copy = RunFolder(shutil.copytree(folder, tmp_path / "copy"))
@@ -263,8 +317,13 @@ def test_an_environment_of_ones_own_is_needed_again(tmp_path):
         train(config, env=other, out=tmp_path)
 
 
-def test_what_is_infinite_is_read_back(tmp_path):
-    spec = RunSpec(replace(SMALL, max_gradient_norm=float("inf")).resolve(), 0)
+@pytest.mark.parametrize(
+    "odd",
+    [{"max_gradient_norm": float("inf")}, {"env": '/tmp/λ "😀".POMDP'}],
+    ids=["infinite", "unicode"],
+)
+def test_what_toml_writes_otherwise_than_json_is_read_back(tmp_path, odd):
+    spec = RunSpec(replace(SMALL, **odd).resolve(), 0)
     folder = RunFolder(tmp_path)
     folder.claim([spec])
     assert folder.specs() == [spec]

@@ -84,9 +84,16 @@ def test_masked_cartpole():
         assert (all_of_it.terminated == part.terminated).all()
 
 
-@pytest.mark.parametrize("mask", [(4,), (-1,), (0, 1, 2, 3)])
-def test_bad_masks(mask):
-    with pytest.raises(ValueError, match="cannot mask"):
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        ((4,), "cannot hide entry 4: the observation has 4 entries"),
+        ((-1,), "cannot hide entry -1"),
+        ((0, 1, 2, 3), "cannot hide all 4 entries"),
+    ],
+)
+def test_bad_masks(mask, words):
+    with pytest.raises(ValueError, match=words):
         GymnasiumVector("CartPole-v1", mask=mask)
 
 

@@ -116,10 +116,3 @@ def test_episodes_are_followed_across_rollouts(rollouts):
         found = np.stack([np.asarray(column)[over] for column in columns], axis=-1)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
         assert int(episodes.count) == len(expected)
-        mean = np.mean([length for _, _, length in expected])
-        assert float(episodes.mean(episodes.length)) == pytest.approx(mean)
-
-
-def test_without_a_completed_episode_the_mean_is_not_a_number():
-    _, episodes = EpisodeStatistics(2, 0.9).update(jnp.ones((3, 2)), jnp.zeros((3, 2), dtype=bool))
-    assert np.isnan(float(episodes.mean(episodes.total)))

@@ -66,6 +66,18 @@ def test_a_sleeper_finds_out_that_it_was_succeeded(tmp_path, monkeypatch):
     heir.release()
 
 
+def test_a_sleeper_gives_up_what_another_may_have_finished_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "TOUCH_SECONDS", 0.02)
+    sleeper = try_claim(tmp_path, "unit")
+    deadline = time.monotonic() + 30
+    while not sleeper.lost and time.monotonic() < deadline:
+        os.utime(sleeper.path, (time.time() - 100,) * 2)  # as if it had slept that long
+        time.sleep(0.01)
+    assert sleeper.lost
+    sleeper.release()
+    try_claim(tmp_path, "unit").release()
+
+
 def test_a_half_written_claim_counts_as_held_until_it_is_old(tmp_path):
     path = tmp_path / "unit.1"
     path.touch()

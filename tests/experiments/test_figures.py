@@ -69,12 +69,23 @@ def test_final_scores_and_their_table(results):
     assert (first["task"], first["agent"], first["seeds"], first["mean"]) == ("PocMan", "ld", 3, 10)
 
 
+def test_one_lucky_seed_lifts_the_mean_but_not_the_interquartile_mean(tmp_path):
+    finals = (1.0, 2.0, 4.0, 101.0)
+    table = pl.concat([rows("tiger", "ld", seed, [v, v]) for seed, v in enumerate(finals)])
+    write_parquet(tmp_path / "lucky.parquet", table)
+    (row,) = table_scores(Results(tmp_path / "lucky.parquet").reported)
+    assert (row["mean"], row["interquartile mean"]) == (27.0, 3.0)
+
+
 def test_comparison_says_better_only_where_it_is(results):
     by_task = {row["task"]: row for row in table_comparison(results.reported)}
     assert by_task["PocMan"]["verdict"] == "better"
     assert by_task["PocMan"]["difference"] == pytest.approx(5.0)
-    assert by_task["PocMan"]["P(better run)"] == 1.0
-    assert by_task["T-maze (5)"]["verdict"] == "can't tell"
+    assert [by_task["PocMan"][name] for name in ("P(better run)", "P low", "P high")] == [1.0] * 3
+    tie = by_task["T-maze (5)"]
+    assert (tie["verdict"], tie["P(better run)"]) == ("can't tell", 0.5)
+    assert tie["P low"] < 0.3
+    assert tie["P high"] > 0.7
     turned = {
         row["task"]: row["verdict"]
         for row in table_comparison(results.reported, "return", "rnn", "ld")
@@ -89,6 +100,7 @@ def test_one_seed_decides_nothing(tmp_path):
     )
     (row,) = table_comparison(Results(tmp_path / "one.parquet").reported)
     assert (row["difference"], row["verdict"]) == (8.0, "too few seeds: can't tell")
+    assert row["P low"] is row["P high"] is None
 
 
 def test_a_diverged_run_does_not_change_what_the_others_scored(tmp_path):

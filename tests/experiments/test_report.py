@@ -16,6 +16,7 @@ from markovlens.agents.training import train, train_together
 from markovlens.experiments.report import page_data, render, write_report
 from markovlens.experiments.results import Results
 from markovlens.experiments.sources import gather
+from markovlens.experiments.sweep import keep_experiment
 from markovlens.files import write_parquet
 from tests.experiments.test_figures import rows
 from tests.experiments.test_units import fake_metrics
@@ -73,6 +74,38 @@ def test_text_cannot_break_out_of_the_page():
     table = curves().filter(agent="ld").with_columns(pl.lit("</script><b>").alias("agent"))
     page = render("x", page_data(table) | NOTHING_MORE)
     assert data_in(page)["agents"][0]["name"] == "</script><b>"
+
+
+def test_a_page_has_two_scripts_whatever_it_tells_of():
+    table = curves().filter(agent="ld").with_columns(pl.lit("</script><b>").alias("agent"))
+    more = {"budgets": [{"agent": "</script>"}]}
+    page = render("</script>", page_data(table) | NOTHING_MORE | more)
+    assert page.count("</script>") == 2  # the numbers', and the page's own
+
+
+def test_a_sweep_with_a_diverged_run_has_a_page(tmp_path):
+    """Its setting has no score to judge a budget by."""
+    file = tmp_path / "tiny.toml"
+    file.write_text(
+        'title = "tiny"\nseeds.sweep = 2\ntasks.tmaze-2 = {}\nagents.ld.grid.beta = [0.0, 0.5]\n'
+    )
+    keep_experiment(file, None, tmp_path / "results")
+    experiment = Results(tmp_path / "results").experiment
+    swept = [
+        rows("tmaze-2", "ld", seed, [1.0, 2.0], "sweep", setting.options, diverged=seed == 1)
+        for setting in experiment.candidates()
+        for seed in (0, 1)
+    ]
+    write_parquet(tmp_path / "results" / "curves.parquet", pl.concat(swept))
+    page = write_report([tmp_path / "results"], tmp_path / "page.html")
+    budgets = data_in(page.path.read_text())["budgets"]
+    assert [(row["settings"], row["area"], row["seeds"]) for row in budgets] == [(2, None, 2)]
+
+
+def test_a_setting_may_be_infinite():
+    table = rows("tiger", "ld", 0, [1.0], options={"max_gradient_norm": float("inf")})
+    (settings,) = data_in(render("x", page_data(table) | NOTHING_MORE))["settings"]
+    assert settings["max_gradient_norm"] == "inf"
 
 
 def test_settings_of_one_agent_are_told_apart(tmp_path):
@@ -197,12 +230,10 @@ def test_run_folders_become_a_page_with_episodes(page):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_works_in_a_browser(page, width, tmp_path):
     text = page.read_text()
-    if BROWSER is None:  # what can be said without one
-        assert text.count("</script>") == 2
-        return
     text = text.replace("<head>", CATCH_ERRORS, 1).replace("</body>", PRESS_EVERYTHING, 1)
     (tmp_path / "inner.html").write_text(text)
     # A window cannot be as narrow as a phone; a frame in it can.

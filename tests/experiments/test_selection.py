@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from markovlens.experiments.selection import (
-    best_setting,
-    chance_of_winning,
-    equal_budget,
-    two_stage,
-)
+from markovlens.experiments.selection import best_setting, chance_of_winning, equal_budget
 
 
 def test_best_setting_by_mean_and_never_a_diverged_one():
@@ -25,13 +20,6 @@ def test_best_setting_by_mean_and_never_a_diverged_one():
     assert best_setting(sweep) == "b"
     with pytest.raises(ValueError, match="no finished settings"):
         best_setting({})
-
-
-def test_two_stage_reports_fresh_seeds_only():
-    sweep = {"a": np.array([1.0, 3.0]), "b": np.array([4.0, 1.0])}
-    chosen = two_stage(sweep, {"b": np.array([0.0, 1.0, 2.0])})
-    assert (chosen.setting, chosen.sweep_score, chosen.report.value) == ("b", 2.5, 1.0)
-    assert two_stage(sweep, {"a": np.array([0.0])}).report is None
 
 
 @given(st.integers(1, 8), st.data())

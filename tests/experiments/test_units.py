@@ -155,6 +155,16 @@ def test_the_report_takes_the_best_of_the_sweep_and_the_files_choice(tmp_path):
     assert sorted({run.seed for run in runs}) == [10, 11, 12]
 
 
+def test_choosing_reads_every_curve_once(tmp_path, monkeypatch):
+    experiment = parse_experiment(dict(SMALL, selected={}))  # so there is a choice on two tasks
+    units = plan(tmp_path, runs_of(experiment, "sweep", tmp_path), 5)
+    work(tmp_path, names(units), fake_train)
+    read, real = [], pl.read_parquet
+    monkeypatch.setattr(pl, "read_parquet", lambda path: (read.append(path), real(path))[1])
+    runs_of(experiment, "report", tmp_path)
+    assert sorted(read) == sorted(unit.curves for unit in units)
+
+
 def test_budgets_of_a_results_folder(tmp_path):
     (tmp_path / "tiny.toml").write_text(
         """title = "tiny"

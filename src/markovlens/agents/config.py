@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 from markovlens.names import unknown_name
 
 Algo = Literal["ld", "rnn", "memoryless"]
-CellName = Literal["gru", "lstm", "mingru", "none"]
+MemoryCell = Literal["gru", "lstm", "mingru"]
+CellName = Literal[MemoryCell, "none"]
 
-ALGOS: tuple[Algo, ...] = ("ld", "rnn", "memoryless")
-MEMORY_CELLS: tuple[CellName, ...] = ("gru", "lstm", "mingru")
+ALGOS: tuple[Algo, ...] = get_args(Algo)
+MEMORY_CELLS: tuple[MemoryCell, ...] = get_args(MemoryCell)
 
 # Traced: runs that differ only in these (and in their seed) train together in one program.
 HYPERPARAMETERS = (
@@ -42,7 +43,7 @@ class PPOConfig:
     """ld: two critics and the λ-discrepancy loss; rnn: one critic; memoryless: no memory."""
     steps: int | None = None
     """Environment steps in all."""
-    cell: Literal["gru", "lstm", "mingru"] = "gru"
+    cell: MemoryCell = "gru"
     """What ld and rnn remember with."""
     latent: int | None = None
     """Size of every hidden layer and of the memory."""

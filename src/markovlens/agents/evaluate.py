@@ -1,15 +1,15 @@
 """How well a trained agent does, over whole episodes."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 import polars as pl
 from jaxtyping import Array, PRNGKeyArray
-from scipy import stats
 
-from markovlens.agents.host import Player
+from markovlens.agents.host import Player, closing
+from markovlens.agents.interval import Estimate, mean_interval
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import collect
 from markovlens.agents.run import Run
@@ -19,15 +19,7 @@ from markovlens.envs.vector import VectorState, vector_reset
 
 AT_ONCE = 256  # environments side by side
 CHUNK = 128  # steps
-LONGEST = 200_000  # steps of an episode on the host
-
-
-class Estimate(NamedTuple):
-    """A mean with its 95% interval."""
-
-    mean: float
-    low: float
-    high: float
+LONGEST = 200_000  # steps of an episode, unless its environment states a longer time limit
 
 
 def evaluate(
@@ -46,9 +38,9 @@ def evaluate(
     tables = []
     for i in which:
         key = jax.random.fold_in(jax.random.key(seed), i)
-        env = run.env(i)
-        play = _play if isinstance(env, Env) else _play_host
-        played = play(run.network(i), env, episodes, greedy, key)
+        with closing(run.env(i)) as env:
+            play = _play if isinstance(env, Env) else _play_host
+            played = play(run.network(i), env, episodes, greedy, key)
         which_run = {"run": np.full(episodes, i), "seed": np.full(episodes, run.specs[i].seed)}
         tables.append(pl.DataFrame(which_run | played))
     return pl.concat(tables)
@@ -56,12 +48,7 @@ def evaluate(
 
 def estimate(values: pl.Series) -> Estimate:
     """The mean, with Student's 95% interval."""
-    x = values.to_numpy()
-    mean = float(x.mean())
-    if len(x) < 2:
-        return Estimate(mean, float("nan"), float("nan"))
-    half = float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
-    return Estimate(mean, mean - half, mean + half)
+    return Estimate(*map(float, mean_interval(values.to_numpy())))
 
 
 def _play(
@@ -85,10 +72,7 @@ def _play_host(
     update = 0
     while (fewest := min(map(len, done))) < each:
         if update * CHUNK > LONGEST * (1 + fewest):
-            raise ValueError(
-                f"an episode has not ended after {LONGEST:,} steps, so it cannot be scored: give "
-                "the environment a time limit (gymnasium.wrappers.TimeLimit)"
-            )
+            raise _endless(LONGEST, "gymnasium.wrappers.TimeLimit")
         rollout, _ = player.live(network, update, CHUNK)
         update += 1
         statistics, seen = statistics.update(rollout.reward, rollout.ended)
@@ -109,7 +93,11 @@ def _one_each(
     statistics = EpisodeStatistics(n, env.gamma)
     found: dict[str, np.ndarray] = {}
     missing = np.ones(n, dtype=bool)
+    longest, steps = max(LONGEST, env.time_limit or 0), 0
     while missing.any():
+        if steps > longest:
+            raise _endless(longest, "markovlens.envs.env.TimeLimit")
+        steps += CHUNK
         key, chunk_key = jax.random.split(key)
         memory, state, statistics, seen = _chunk(
             network, env, memory, state, statistics, greedy, chunk_key
@@ -126,6 +114,13 @@ def _one_each(
             found[name] = np.where(now, first, found.get(name, np.zeros_like(first)))
         missing &= ~now
     return found
+
+
+def _endless(steps: int, wrapper: str) -> ValueError:
+    return ValueError(
+        f"an episode has not ended after {steps:,} steps, so it cannot be scored: give the "
+        f"environment a time limit ({wrapper})"
+    )
 
 
 @eqx.filter_jit

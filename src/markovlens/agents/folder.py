@@ -191,7 +191,9 @@ def _to_toml(specs: Sequence[RunSpec]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return repr(value) if isinstance(value, float) else json.dumps(value)  # inf, not Infinity
+    if isinstance(value, float):
+        return repr(value)  # inf, not Infinity
+    return json.dumps(value, ensure_ascii=False)  # TOML has no escapes for surrogate pairs
 
 
 def _commit() -> str | None:

@@ -6,8 +6,10 @@ starts its episodes anew; everything else goes on as it was.
 
 import hashlib
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -39,9 +41,12 @@ from markovlens.agents.program import (
 )
 from markovlens.agents.rollout import Rollout, within
 from markovlens.envs.env import Env
-from markovlens.envs.registry import is_gymnasium_id
+from markovlens.envs.registry import GYMNASIUM_GAMMA, is_gymnasium_id
+from markovlens.envs.spaces import Space
 
 OWN = "own "  # begins the names of environments that were given, not named
+
+Made = TypeVar("Made")
 
 if TYPE_CHECKING:
     from markovlens.envs.adapters.from_gymnasium import HostVectorEnv
@@ -56,7 +61,7 @@ class HostState(eqx.Module):
 
 def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostProgram":
     """The program that trains these runs."""
-    if env is None and is_gymnasium_id(specs[0].config.env):
+    if _is_outside(specs[0].config, env):
         return HostProgram(specs)
     _check_own(specs[0].config, env)
     return Program(specs, env)
@@ -64,10 +69,31 @@ def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostPro
 
 def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorEnv":
     """What the agent of this config meets: its spaces and its discount, wherever it is stepped."""
-    if env is None and is_gymnasium_id(config.env):
+    if _is_outside(config, env):
         return host_env(config)
     _check_own(config, env)
     return agent_env(config, seed, env)
+
+
+def own_gamma(config: PPOConfig, env: Env | None) -> float:
+    """The environment's own discount."""
+    return GYMNASIUM_GAMMA if _is_outside(config, env) else problem(config, 0, env).gamma
+
+
+@contextmanager
+def closing(made: Made) -> Iterator[Made]:
+    """An environment or a program for the length of a block: what Python steps is closed then."""
+    try:
+        yield made
+    finally:
+        if not isinstance(made, Env | Program):
+            outside: Any = made
+            outside.close()
+
+
+def _is_outside(config: PPOConfig, env: Env | None) -> bool:
+    """Whether Python steps the environment."""
+    return env is None and is_gymnasium_id(config.env)
 
 
 def _check_own(config: PPOConfig, env: Env | None) -> None:
@@ -98,7 +124,7 @@ def host_env(config: PPOConfig) -> "HostVectorEnv":
     import gymnasium
 
     try:
-        return GymnasiumVector(config.env, config.n_envs, mask=config.hide)
+        return GymnasiumVector(config.env, config.n_envs, GYMNASIUM_GAMMA, config.hide)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from None
 
@@ -110,17 +136,25 @@ class HostProgram:
         self.specs = list(specs)
         self.n_runs = len(specs)
         self.config = specs[0].config
-        self._envs = [host_env(spec.config) for spec in specs]
+        self._envs = [host_env(self.config)]  # whose spaces are all runs'
         self._hyper = [hyperparameters(spec.config) for spec in specs]
-        self._players = [
-            Player(env, spec.seed) for env, spec in zip(self._envs, specs, strict=True)
-        ]
+
+    @cached_property
+    def _players(self) -> list["Player"]:
+        """Made when the first step is: who only asks for shapes needs no more environments."""
+        for spec in self.specs[1:]:
+            self._envs.append(host_env(spec.config))
+        return [Player(env, spec.seed) for env, spec in zip(self._envs, self.specs, strict=True)]
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
 
     def start(self) -> HostState:
         return stack_trees([self._start(i) for i in range(self.n_runs)])
 
     def _start(self, i: int) -> HostState:
-        env, (config, seed) = self._envs[i], self.specs[i]
+        env, (config, seed) = self._envs[0], self.specs[i]
         network = new_network(config, env.observation_space, env.action_space, seed)
         return HostState(new_learner(network), new_watch(config, self._hyper[i], env.gamma))
 
@@ -155,7 +189,7 @@ class Player:
         self.seed = seed
         self.greedy = greedy
         self.distribution = action_distribution(env.action_space)
-        self.observation: np.ndarray | None = None
+        self.observation: np.ndarray | None = None  # as the environment gives it, not yet flat
         self.first = np.ones(env.n, dtype=bool)
         self.memory: Array | None = None
 
@@ -166,42 +200,40 @@ class Player:
         act_key, learn_key = jax.random.split(key)
         if self.observation is None or self.memory is None:
             seeds = _seeds(self.seed, update, self.env.n)
-            self.observation = self._flat(self.env.reset(seed=seeds))
+            self.observation = self.env.reset(seed=seeds)
             self.memory = network.memory(self.env.n)
         noise = np.asarray(self.distribution.noise(act_key, (length, self.env.n)))
         actor = network.without_critics()
-        start_memory = self.memory
+        space, start_memory = self.env.observation_space, self.memory
         steps = []
         for t in range(length):
             seen, first = self.observation, self.first
             self.memory, action = _choose(
-                actor, self.distribution, self.greedy, seen, self.memory, first, noise[t]
+                actor, space, self.distribution, self.greedy, seen, self.memory, first, noise[t]
             )
             shown = within(self.env.action_space, action)
             after = self.env.step(np.asarray(shown))
-            led_to = self._flat(after.next_observation)
+            led_to = after.next_observation
             flags = after.reward, after.terminated, after.truncated
             steps.append((seen, first, np.asarray(action), *flags, led_to, np.asarray(self.memory)))
-            self.observation = self._flat(after.observation)
+            self.observation = after.observation
             self.first = after.terminated | after.truncated
         columns = [jnp.asarray(np.stack(column)) for column in zip(*steps, strict=True)]
         observed, starts, actions, reward, terminated, truncated, after_it, memories = columns
+        flatten = jax.vmap(jax.vmap(space.flatten))
         rollout = Rollout(
-            observation=observed,
+            observation=flatten(observed),
             first=starts,
             action=actions,
             allowed=None,
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            next_observation=after_it,
+            next_observation=flatten(after_it),
             start_memory=start_memory,
             memories=memories,
         )
         return rollout, learn_key
-
-    def _flat(self, observation: np.ndarray) -> np.ndarray:
-        return np.asarray(jax.vmap(self.env.observation_space.flatten)(jnp.asarray(observation)))
 
 
 def _seeds(seed: int, update: int, n: int) -> list[int]:
@@ -212,6 +244,7 @@ def _seeds(seed: int, update: int, n: int) -> list[int]:
 @eqx.filter_jit
 def _choose(
     actor: ActorCritic,
+    space: Space,
     distribution: ActionDistribution,
     greedy: bool,
     observation: np.ndarray,
@@ -219,7 +252,8 @@ def _choose(
     first: np.ndarray,
     noise: np.ndarray,
 ) -> tuple[Array, Array]:
-    memory = actor.step(jnp.asarray(observation), memory, jnp.asarray(first))
+    seen = jax.vmap(space.flatten)(jnp.asarray(observation))
+    memory = actor.step(seen, memory, jnp.asarray(first))
     outputs = actor.outputs(memory).action
     if greedy:
         return memory, distribution.mode(outputs)

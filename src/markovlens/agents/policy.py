@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.host import closing
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import within
 from markovlens.agents.run import Run
-from markovlens.envs.spaces import Space
+from markovlens.envs.spaces import Space, kept_entries
 
 
 class RunPolicy(eqx.Module):
@@ -38,12 +39,12 @@ class RunPolicy(eqx.Module):
                 f"this run also sees {what}, so it does not act on the observation alone; "
                 "train one that does"
             )
-        met = run.env(index)
+        with closing(run.env(index)) as met:
+            self.action_space = met.action_space
+            self.size = met.observation_space.flat_size + len(config.hide)
         self.network = run.network(index).without_critics()
-        self.action_space = met.action_space
         self.env = config.env
-        self.size = met.observation_space.flat_size + len(config.hide)
-        self.kept = tuple(i for i in range(self.size) if i not in config.hide)
+        self.kept = kept_entries(self.size, config.hide)
         self.forgets = config.memory_cell != "none"
 
     def check(self, observation_size: int, action_size: int) -> None:

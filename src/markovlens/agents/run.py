@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from jaxtyping import Array, Bool
 from markovlens.agents.actions import action_distribution, forbid
 from markovlens.agents.config import RunSpec
 from markovlens.agents.folder import RunFolder
-from markovlens.agents.host import problem, program_for
+from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import within
 from markovlens.envs.env import Env
@@ -41,6 +40,7 @@ class Run:
         self.diverged = diverged
         self._networks = networks  # leaves [runs, ...]
         self._env = env  # None: the one that the config names
+        self._actors: dict[int, tuple[ActorCritic, Any]] = {}
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -50,7 +50,8 @@ class Run:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), self._networks)
 
     def env(self, run: int = 0) -> Any:
-        """The environment as this run's agent sees it: an `Env`, or a `HostVectorEnv`."""
+        """The environment as this run's agent sees it: an `Env`, or a `HostVectorEnv`, made anew
+        and yours to close."""
         return problem(*self.specs[run], self._env)
 
     def act(
@@ -75,7 +76,7 @@ class Run:
         """
         if not greedy and key is None:
             raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
-        network, env = self._actors[run]
+        network, env = self._actor(run)
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         seen = jnp.asarray(observation)
@@ -83,9 +84,12 @@ class Run:
         action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
         return action if isinstance(env, Env) else jnp.asarray(env.outside(action)), after
 
-    @cached_property
-    def _actors(self) -> list[tuple[ActorCritic, Any]]:
-        return [(self.network(i).without_critics(), self.env(i)) for i in range(len(self))]
+    def _actor(self, run: int) -> tuple[ActorCritic, Any]:
+        """What acting needs, made once: the network, and the environment for its spaces only."""
+        if run not in self._actors:
+            with closing(self.env(run)) as env:
+                self._actors[run] = self.network(run).without_critics(), env
+        return self._actors[run]
 
 
 @eqx.filter_jit
@@ -117,8 +121,9 @@ def load_run(path: str | os.PathLike[str], env: Env | None = None) -> Run:
     """
     folder = RunFolder(path)
     specs = folder.specs()
-    program: Any = program_for(specs, env)
-    like = jax.eval_shape(lambda: program.trim(program.start()))
+    with closing(program_for(specs, env)) as made:
+        program: Any = made
+        like = jax.eval_shape(lambda: program.trim(program.start()))
     found = folder.load(like)
     if found is None:
         raise ValueError(f"{folder.path} has no checkpoint yet: train further, then open it")

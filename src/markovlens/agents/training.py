@@ -15,8 +15,9 @@ import polars as pl
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
-from markovlens.agents.host import own_name, problem, program_for
+from markovlens.agents.host import HostProgram, closing, own_gamma, own_name, program_for
 from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
+from markovlens.agents.program import Program
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env
 from markovlens.progress import Advance, silent
@@ -82,10 +83,11 @@ def train_together(
     if len(set(specs)) < len(specs):
         raise ValueError("the same config and seed is asked for twice")
     folder = None if out is None else RunFolder(out)
-    with folder.locked() if folder else nullcontext():
+    # First of all, so that what cannot be made leaves no folder behind.
+    with closing(program_for(specs, env)) as program, folder.locked() if folder else nullcontext():
         if folder:
             folder.claim(specs)
-        loop = _Loop(specs, env, folder, progress, listeners, checkpoint_seconds)
+        loop = _Loop(specs, program, env, folder, progress, listeners, checkpoint_seconds)
         with _stop_on_signals() as stop:
             loop.go(stop)
         return loop.run()
@@ -97,7 +99,7 @@ def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
     if env is not None:
         config = replace(config, env=own_name(env))
     if config.gamma is None:
-        config = replace(config, gamma=problem(config, 0, env).gamma)
+        config = replace(config, gamma=own_gamma(config, env))
     return config
 
 
@@ -107,6 +109,7 @@ class _Loop:
     def __init__(
         self,
         specs: list[RunSpec],
+        program: Program | HostProgram,
         env: Env | None,
         folder: RunFolder | None,
         progress: Advance,
@@ -117,7 +120,7 @@ class _Loop:
         self.listeners = listeners
         self.checkpoint_seconds = checkpoint_seconds
         self.config = specs[0].config
-        self.program: Any = program_for(specs, env)
+        self.program: Any = program
         self.state = self.program.start()
         self.done = 0  # updates
         self.rows: list[Row] = []
@@ -144,6 +147,7 @@ class _Loop:
         total = self.config.n_updates
         per_row = -(-total // ROWS)
         chunk, found = 1, self.done
+        written = self.done  # updates that the rows so far, or an earlier call, account for
         last_save = last_metrics = row_began = time.monotonic()
         while self.done < total:
             n = min(chunk, per_row - self.done % per_row, total - self.done)
@@ -156,10 +160,11 @@ class _Loop:
                 chunk *= 2
             elif now - began > SECONDS_PER_CHUNK * 2:
                 chunk = max(1, chunk // 2)
-            if self.done % per_row == 0 or self.done == total:
-                self._write_rows(per_row, now - row_began)
-                row_began = now
-            if np.asarray(self.state.learner.diverged).all():
+            diverged = np.asarray(self.state.learner.diverged).all()
+            if self.done % per_row == 0 or self.done == total or diverged:
+                self._write_rows(self.done - written, now - row_began)
+                written, row_began = self.done, now
+            if diverged:
                 break
             if stop.is_set():
                 self._save()
@@ -173,8 +178,8 @@ class _Loop:
         if self.done > found or not self.finished_before:  # what made it stays written down
             self._save()
 
-    def _write_rows(self, per_row: int, seconds: float) -> None:
-        speed = per_row * self.config.batch_steps * len(self.specs) / max(seconds, 1e-9)
+    def _write_rows(self, updates: int, seconds: float) -> None:
+        speed = updates * self.config.batch_steps * len(self.specs) / max(seconds, 1e-9)
         new = rows_of(self.specs, self.state, self.done, speed)
         self.rows += new
         self.state = empty_tally(self.state)

@@ -115,7 +115,8 @@ class Wrapped(eqx.Module, Generic[State]):
 
 class Wrapper(Env[Wrapped[State], Noise]):
     """An environment seen through another one: everything is forwarded but what `begin` and
-    `follow` change. A wrapper that changes a space says so in that space's property.
+    `follow` change, and `observation_names`. A wrapper that changes a space says so in that space's
+    property; one that leaves the observations as they are forwards their names.
     """
 
     env: eqx.AbstractVar[Env[State, Noise]]

@@ -8,6 +8,7 @@ from markovlens.envs.env import Env, TimeLimit
 from markovlens.names import unknown_name
 
 TIME_LIMIT = 1000
+GYMNASIUM_GAMMA = 0.99  # Gymnasium's environments name no discount
 
 
 class _Family(NamedTuple):

@@ -74,3 +74,21 @@ class Box(eqx.Module):
 
 
 Space = Discrete | Binary | Box
+
+
+def kept_entries(size: int, hidden: tuple[int, ...]) -> tuple[int, ...]:
+    """The entries of a flat observation that are left when those in `hidden` are not shown.
+
+    >>> kept_entries(4, hidden=(1, 3))
+    (0, 2)
+    """
+    bad = [i for i in hidden if not 0 <= i < size]
+    if bad:
+        raise ValueError(
+            f"cannot hide entry {bad[0]}: the observation has {size} entries; "
+            f"choose from 0 to {size - 1}"
+        )
+    kept = tuple(i for i in range(size) if i not in hidden)
+    if not kept:
+        raise ValueError(f"cannot hide all {size} entries of the observation: keep at least 1")
+    return kept

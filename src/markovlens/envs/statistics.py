@@ -81,10 +81,6 @@ class Episodes(eqx.Module):
         """How many episodes were completed."""
         return self.ended.sum()
 
-    def mean(self, values: Array) -> Float[Array, ""]:
-        """The average of `total`, `discounted` or `length` over completed episodes; NaN if none."""
-        return jnp.where(self.ended, values, 0).sum() / self.count
-
 
 class EpisodeStatistics(eqx.Module):
     """Follows episodes across the borders of rollouts.
@@ -92,7 +88,7 @@ class EpisodeStatistics(eqx.Module):
     >>> statistics = EpisodeStatistics(n=2, gamma=0.9)
     >>> ended = jnp.array([[False, False], [True, False]])
     >>> statistics, episodes = statistics.update(jnp.ones((2, 2)), ended)
-    >>> round(float(episodes.mean(episodes.discounted)), 3)
+    >>> round(float(episodes.discounted[1, 0]), 3)
     1.9
     """
 

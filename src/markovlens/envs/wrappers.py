@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from markovlens.envs.env import Env, Noise, State, Step, Wrapper
-from markovlens.envs.spaces import Binary, Box, Discrete, Space
+from markovlens.envs.spaces import Binary, Box, Discrete, Space, kept_entries
 
 
 class PreviousAction(Wrapper[State, Noise]):
@@ -49,15 +49,8 @@ class MaskObservation(Wrapper[State, Noise]):
     kept: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, env: Env[State, Noise], hidden: tuple[int, ...]):
-        size = env.observation_space.flat_size
-        bad = [i for i in hidden if not 0 <= i < size]
-        if bad:
-            raise ValueError(f"cannot hide entry {bad[0]}: the observation has {size} entries")
-        kept = tuple(i for i in range(size) if i not in hidden)
-        if not kept:
-            raise ValueError(f"cannot hide all {size} entries of the observation: keep at least 1")
         self.env = env
-        self.kept = kept
+        self.kept = kept_entries(env.observation_space.flat_size, hidden)
 
     @property
     def observation_space(self) -> Space:

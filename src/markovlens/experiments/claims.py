@@ -3,8 +3,9 @@
 A claim on `name` is the file `name.1`, created exclusively, so only one process can hold it. Its
 holder touches it now and then. When the holder has died (its process is gone, or the file has not
 been touched for long), the next one creates `name.2`, again exclusively; the highest number rules.
-Nothing is renamed or overwritten, so two heirs cannot both win, and a holder that was only asleep
-finds the higher number and knows that it has lost.
+Nothing is renamed or overwritten, so two heirs cannot both win. A holder that was only asleep finds
+the higher number, or its own file untouched for so long that an heir may have come and gone, and
+knows that it has lost.
 """
 
 import json
@@ -21,7 +22,7 @@ EXPIRY_SECONDS = 60.0
 
 
 class Claim:
-    """A claim that is held; `lost` becomes true if another process took it over."""
+    """A claim that is held; `lost` becomes true if another process took it over, or could have."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -43,10 +44,10 @@ class Claim:
     def _keep_touching(self) -> None:
         while not self._released.wait(TOUCH_SECONDS):
             _, last = _last_number(self.path.parent, self.path.stem)
-            if last != self.path:
-                self._lost.set()
-                return
-            with suppress(OSError):
+            with suppress(OSError):  # a full disk, a share that is away: next time
+                if last != self.path or _age(self.path) >= EXPIRY_SECONDS:
+                    self._lost.set()
+                    return
                 os.utime(self.path)
 
 
@@ -89,7 +90,7 @@ def _last_number(folder: Path, name: str) -> tuple[int, Path | None]:
 
 def _is_alive(path: Path, expiry: float) -> bool:
     try:
-        age = _now(path.parent) - path.stat().st_mtime
+        age = _age(path)
         holder = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:  # just released: its number is free again, so the next one is not
         return True
@@ -118,7 +119,8 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def _now(folder: Path) -> float:
-    """The time by the file system's clock: machines that share a folder may disagree on theirs."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return os.fstat(file.fileno()).st_mtime
+def _age(path: Path) -> float:
+    """Seconds since it was touched, by the file system's clock: machines that share a folder may
+    disagree on theirs."""
+    with tempfile.TemporaryFile(dir=path.parent) as file:
+        return os.fstat(file.fileno()).st_mtime - path.stat().st_mtime

@@ -20,7 +20,7 @@ from markovlens.experiments.labels import agent_colours, agent_label, in_order, 
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
 from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
-from markovlens.experiments.tables import table_comparison
+from markovlens.experiments.tables import Row, table_comparison
 from markovlens.files import write_text
 from markovlens.progress import Advance, silent
 
@@ -61,7 +61,7 @@ def write_report(
     source = gather([Path(path) for path in paths])
     episodes = _episodes(source, max_steps, progress) if max_steps > 0 else []
     data = page_data(source.curves) | {
-        "budgets": source.budgets,
+        "budgets": [_cells(row) for row in source.budgets],
         "episodes": episodes,
         "pictures": [
             {"title": path.stem.replace("-", " "), "src": data_uri(path)}
@@ -197,17 +197,26 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
     said = {k for options in read for k, v in options.items() if v is not False and v != []}
     keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
     return [
-        {"task": task, "agent": agent} | {key: _cell(options.get(key)) for key in keys}
+        _cells({"task": task, "agent": agent} | {key: options.get(key) for key in keys})
         for (task, agent, _), options in zip(settings.iter_rows(), read, strict=True)
     ]
 
 
+def _cells(row: Row) -> Row:
+    return {name: _cell(value) for name, value in row.items()}
+
+
 def _cell(value: Any) -> Any:
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    """What a table shows, as JSON has it: null for what is not known, a text for ±∞."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[str, Any]]:
-    from markovlens.envs.env import Env
+    from markovlens.envs.registry import is_gymnasium_id
     from markovlens.experiments.episode import play
 
     told = []
@@ -217,10 +226,10 @@ def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[st
             run, index = load()
         except ValueError:  # no checkpoint yet, or an environment that is not at hand
             continue
-        if not isinstance(run.env(index), Env):  # stepped by Python: nothing here can draw it
+        spec = run.specs[index]
+        if is_gymnasium_id(spec.config.env):  # stepped by Python: nothing here can draw it
             continue
         episode = play(run, index, max_steps=max_steps)
-        spec = run.specs[index]
         pictures = list(dict.fromkeys(moment.picture for moment in episode.moments))
         frames = {picture: i for i, picture in enumerate(pictures)}
         length = f"{len(episode.moments) - 1} steps" + ("" if episode.ended else " and more")

@@ -7,7 +7,7 @@ grid is also judged as if it had been given no more settings than its rival.
 
 from collections.abc import Mapping
 from math import comb
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,14 +15,6 @@ from jaxtyping import Float
 from markovlens.experiments.stats import Estimate, mean_interval
 
 Setting = TypeVar("Setting")
-
-
-class Selection(NamedTuple, Generic[Setting]):
-    """The setting that the sweep preferred, and what it scored there and on fresh seeds."""
-
-    setting: Setting
-    sweep_score: float
-    report: Estimate | None  # None until the report seeds have been run
 
 
 def best_setting(sweep: Mapping[Setting, Float[np.ndarray, "seeds"]]) -> Setting:
@@ -37,18 +29,6 @@ def best_setting(sweep: Mapping[Setting, Float[np.ndarray, "seeds"]]) -> Setting
         return float(scores.mean()) if np.isfinite(scores).all() else -np.inf
 
     return max(sweep, key=mean)
-
-
-def two_stage(
-    sweep: Mapping[Setting, Float[np.ndarray, "seeds"]],
-    report: Mapping[Setting, Float[np.ndarray, "fresh"]],
-) -> Selection[Setting]:
-    """The paper's protocol: choose by the sweep seeds, report what fresh seeds score."""
-    chosen = best_setting(sweep)
-    fresh = report.get(chosen)
-    return Selection(
-        chosen, float(np.mean(sweep[chosen])), None if fresh is None else mean_interval(fresh)
-    )
 
 
 def chance_of_winning(n: int, budget: int) -> Float[np.ndarray, "n"]:

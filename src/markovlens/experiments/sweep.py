@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from markovlens.agents.host import problem
+from markovlens.agents.host import closing, problem
 from markovlens.experiments.config import Experiment, Setting, Stage, read_experiment
 from markovlens.experiments.executors import Executor, LocalExecutor
 from markovlens.experiments.results import Results
@@ -53,7 +53,8 @@ def sweep(
     units: list[Unit] = []
     failed: list[Unit] = []
     for task in experiment.tasks:  # an environment that cannot be made is found out now
-        problem(experiment.setting(task, experiment.agents[0], {}).config, 0, None)
+        with closing(problem(experiment.setting(task, experiment.agents[0], {}).config, 0, None)):
+            pass
     if tuple(stages) == ("sweep",) and not experiment.candidates():
         raise ValueError(f"{file}: there is nothing to sweep: no agent has a grid")
     for stage in stages:
@@ -102,12 +103,13 @@ def runs_of(experiment: Experiment, stage: Stage, results: Path) -> list[Run]:
 
 
 def _settings_to_report(experiment: Experiment, results: Path) -> list[Setting]:
+    found = Results(results)  # once: it reads every curve
     settings = []
     for task in experiment.tasks:
         if not task.report_seeds:
             continue
         for agent in experiment.agents:
-            chosen = Results(results).choice(experiment, task, agent)
+            chosen = found.choice(experiment, task, agent)
             if chosen is None:
                 raise ValueError(
                     f"nothing is known of agent {agent.name!r} on task {task.name!r} yet: "

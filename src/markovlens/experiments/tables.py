@@ -15,8 +15,10 @@ from markovlens.experiments.results import Results, final_scores, n_diverged
 from markovlens.experiments.selection import best_setting, equal_budget
 from markovlens.experiments.stats import (
     difference_interval,
+    interquartile_mean,
     mean_interval,
     probability_of_improvement,
+    stratified_bootstrap,
 )
 
 Row = dict[str, Any]
@@ -90,7 +92,8 @@ def table_budgets(experiment: Experiment, results: Results) -> list[Row]:
 def table_scores(runs: pl.DataFrame, metric: str = "return") -> list[Row]:
     """Final scores of every agent on every task: the mean of the last tenth of training.
 
-    `runs` are curves, such as `Results(folder).reported`. Runs that diverged are counted apart.
+    `runs` are curves, such as `Results(folder).reported`. Runs that diverged are counted apart. The
+    interquartile mean, of the middle half of the seeds, says what the mean owes to a few of them.
     """
     rows = []
     lost = {key: n_diverged(part) for key, part in runs.group_by("task", "agent")}
@@ -100,7 +103,9 @@ def table_scores(runs: pl.DataFrame, metric: str = "return") -> list[Row]:
             row: Row = {"task": task_label(task), "agent": agent, "seeds": len(scores)}
             numbers = mean_interval(scores)._asdict() if len(scores) else {}
             row |= {"mean": numbers.get("value"), "low": numbers.get("low")}
-            row |= {"high": numbers.get("high"), "diverged": lost[task, agent]}
+            row |= {"high": numbers.get("high")}
+            row |= {"interquartile mean": interquartile_mean(scores) if len(scores) else None}
+            row |= {"diverged": lost[task, agent]}
             rows.append({k: float(v) if isinstance(v, np.generic) else v for k, v in row.items()})
     return rows
 
@@ -110,7 +115,8 @@ def table_comparison(
 ) -> list[Row]:
     """Whether the final scores of `first` beat those of `second`, task by task.
 
-    `verdict` goes by the 95% interval of the difference: better, worse, or "can't tell".
+    `verdict` goes by the 95% interval of the difference: better, worse, or "can't tell". Beside it
+    stands how often a run of `first` beats one of `second`, with its bootstrapped 95% interval.
     """
     rows = []
     for task, by_agent in _finals(runs, metric).items():
@@ -122,12 +128,13 @@ def table_comparison(
             rows.append(row | _unknown(float(x.mean() - y.mean()) if len(x) and len(y) else None))
             continue
         apart = difference_interval(x, y)
+        chance = stratified_bootstrap(probability_of_improvement, [x], [y])
         verdict = "better" if apart.low > 0 else "worse" if apart.high < 0 else "can't tell"
         rows.append(
             row
             | {"difference": float(apart.value), "low": float(apart.low)}
-            | {"high": float(apart.high), "P(better run)": probability_of_improvement([x], [y])}
-            | {"verdict": verdict}
+            | {"high": float(apart.high), "P(better run)": float(chance.value)}
+            | {"P low": float(chance.low), "P high": float(chance.high), "verdict": verdict}
         )
     return rows
 
@@ -150,7 +157,7 @@ def _finals(runs: pl.DataFrame, metric: str) -> dict[str, dict[str, np.ndarray]]
 
 
 def _unknown(difference: float | None) -> Row:
-    nothing: dict[str, Any] = {"low": None, "high": None, "P(better run)": None}
+    nothing = dict.fromkeys(("low", "high", "P(better run)", "P low", "P high"))
     return {"difference": difference} | nothing | {"verdict": "too few seeds: can't tell"}
 
 

@@ -14,7 +14,8 @@ from markovlens.envs.adapters.gymnasium_spaces import (
     observation_space_from_gymnasium,
     observations_from_gymnasium,
 )
-from markovlens.envs.spaces import Binary, Box, Space
+from markovlens.envs.registry import GYMNASIUM_GAMMA
+from markovlens.envs.spaces import Binary, Box, Space, kept_entries
 
 
 class HostStep(NamedTuple):
@@ -53,7 +54,10 @@ class HostVectorEnv(Protocol):
         """One step of all N; those that end start again."""
 
     def outside(self, actions: Any) -> np.ndarray:
-        """Actions of `action_space` as the environment itself takes them."""
+        """Actions of `action_space` as the environment itself takes them; also once closed."""
+
+    def close(self) -> None:
+        """Let go of the environments: no more resets and steps."""
 
 
 class GymnasiumVector:
@@ -73,7 +77,7 @@ class GymnasiumVector:
         self,
         source: str | Callable[[], gymnasium.Env] | VectorEnv,
         n: int = 1,
-        gamma: float = 0.99,
+        gamma: float = GYMNASIUM_GAMMA,
         mask: tuple[int, ...] = (),
     ):
         self._envs = source if isinstance(source, VectorEnv) else _copies(source, n)
@@ -83,7 +87,7 @@ class GymnasiumVector:
         self.n = int(self._envs.num_envs)
         self.gamma = gamma
         inner = observation_space_from_gymnasium(self._space)
-        self._kept = _kept(inner, mask) if mask else None
+        self._kept = kept_entries(inner.flat_size, mask) if mask else None
         self._inner_space = inner
         self.observation_space = inner if self._kept is None else _without(inner, len(self._kept))
         self.action_space = action_space_from_gymnasium(self._actions)
@@ -152,17 +156,6 @@ def _restart_mode(envs: VectorEnv) -> AutoresetMode:
         f"{type(envs).__name__} restarts its copies in mode {mode}; make it with "
         "autoreset_mode=AutoresetMode.SAME_STEP"
     )
-
-
-def _kept(space: Space, mask: tuple[int, ...]) -> list[int]:
-    size = space.flat_size
-    bad = [i for i in mask if not 0 <= i < size]
-    if bad:
-        raise ValueError(f"cannot mask entry {bad[0]}: the observation has {size} entries")
-    kept = [i for i in range(size) if i not in mask]
-    if not kept:
-        raise ValueError(f"cannot mask all {size} entries of the observation: keep at least 1")
-    return kept
 
 
 def _without(space: Space, size: int) -> Space:
