@@ -55,7 +55,9 @@ def test_training_on_gymnasium_with_hidden_velocities(tmp_path):
     for x, y in zip(jax.tree.leaves(run.network()), jax.tree.leaves(again.network()), strict=True):
         np.testing.assert_array_equal(x, y)
     action, _ = again.act(np.zeros(2, dtype=np.float32))
-    assert int(action) in (0, 1)
+    outside = gymnasium.make("CartPole-v1")
+    outside.reset(seed=0)
+    outside.step(action)  # which takes NumPy's numbers, not JAX's
     assert evaluate(again, episodes=5)["length"].min() >= 5
     page = write_report([tmp_path / "blind"], tmp_path / "report.html", "CartPole")
     assert page.path.exists()  # without an episode: nothing here can draw it
@@ -124,6 +126,14 @@ def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
     run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
     action, _ = run.act(np.zeros(1, dtype=np.float32))
     assert 2.0 <= float(action[1]) <= 3.0
+
+
+def test_returns_are_discounted_as_the_agent_was_told():
+    """CartPole pays 1 a step: at γ = 0.5 an episode is worth at most 2."""
+    run = train(replace(BLIND, gamma=0.5))
+    discounted = run.metrics["discounted_return"].drop_nulls()
+    assert len(discounted) > 0
+    assert 1.9 < discounted.max() <= 2.0
 
 
 def test_few_environments_are_made_and_all_are_closed(monkeypatch, tmp_path):

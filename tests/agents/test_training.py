@@ -180,6 +180,10 @@ def test_acting_outside(finished):
         run.act(0, greedy=False)
     drawn = [int(run.act(0, greedy=False, key=jax.random.key(i))[0]) for i in range(20)]
     assert len(set(drawn)) > 1
+    with pytest.raises(ValueError, match="whole numbers from 0 to 4: got 99"):
+        run.act(99)
+    with pytest.raises(ValueError, match=r"of shape \[\]: got shape \[3\]"):
+        run.act(np.zeros(3))
 
 
 def test_evaluation_counts_every_episode_once(finished):
@@ -210,6 +214,27 @@ def test_episodes_that_do_not_end_cannot_be_scored(monkeypatch, stated):
             evaluate(run, episodes=2)
     else:
         assert evaluate(run, episodes=2)["length"].to_list() == [300, 300]
+
+
+def test_what_cannot_be_built_leaves_no_folder_behind(tmp_path):
+    with pytest.raises(ValueError, match="feed_again names entries"):
+        train(replace(SMALL, feed_again=(9,)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert len(train(SMALL, out=tmp_path / "run")) == 1
+
+
+def test_a_run_that_goes_on_is_not_compiled_anew(caplog):
+    program = Program([RunSpec(training.complete(SMALL), seed) for seed in (0, 1)])
+    state = program(program.start(), 1)
+    kept = jax.tree.map(np.asarray, program.trim(state))
+    with jax.log_compiles():
+        program(program.fill(kept), 1)
+    assert not [line for line in caplog.messages if "all_runs" in line]
+
+
+def test_lists_are_as_good_as_tuples():
+    config = PPOConfig(env="CartPole-v1", hide=[1, 3])
+    assert hash(config) == hash(PPOConfig(env="CartPole-v1", hide=(1, 3)))
 
 
 def test_a_folder_of_another_config_is_refused(finished):
@@ -248,6 +273,10 @@ def test_divergence_stops_with_a_message(tmp_path):
         train(wild, out=tmp_path / "wild")
     kept = load_run(tmp_path / "wild")
     assert kept.diverged.all()
+    meta = RunFolder(tmp_path / "wild").meta()
+    with pytest.raises(Diverged, match="smaller"):  # and is not taken any further
+        train(wild, out=tmp_path / "wild")
+    assert RunFolder(tmp_path / "wild").meta()["steps"] == meta["steps"] < SMALL.steps
 
 
 def test_what_diverged_before_the_first_row_has_a_row(tmp_path, monkeypatch):

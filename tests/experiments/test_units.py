@@ -138,7 +138,30 @@ def test_nothing_is_chosen_from_half_a_sweep(tmp_path):
     misspelt = tmp_path / "misspelt.toml"
     misspelt.write_text(file.read_text().replace("tmaze-2", "tmzae-2"))
     with pytest.raises(ValueError, match="unknown environment 'tmzae-2'"):
-        sweep(misspelt, tmp_path / "no", executor=executor)
+        sweep(misspelt, tmp_path / "out", executor=executor)
+    kept = tmp_path / "out" / "experiment.toml"
+    assert kept.read_text() == file.read_text()  # what is refused changes nothing
+
+
+def test_every_agent_is_tried_on_its_environment_before_anything_is_trained(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("""
+        title = "the second agent asks for what Gymnasium does not have"
+        seeds.sweep = 1
+        [tasks.CartPole-v1]
+        steps = 512
+        [agents.rnn]
+        grid.lam1 = [0.5, 0.9]
+        [agents.perfect]
+        algo = "memoryless"
+        full_view = true
+    """)
+
+    def executor(results, units, progress):
+        raise AssertionError("something was trained")
+
+    with pytest.raises(ValueError, match="neither previous_action nor full_view"):
+        sweep(file, tmp_path / "out", executor=executor)
 
 
 def test_the_report_takes_the_best_of_the_sweep_and_the_files_choice(tmp_path):

@@ -85,6 +85,9 @@ class PPOConfig:
     """Entries of the observation fed in again after a first layer of double width."""
 
     def __post_init__(self) -> None:
+        for name in ("hide", "feed_again"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         for field, known in (("algo", ALGOS), ("cell", MEMORY_CELLS)):
             if getattr(self, field) not in known:
                 raise unknown_name(field, getattr(self, field), known)

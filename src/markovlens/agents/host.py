@@ -124,7 +124,8 @@ def host_env(config: PPOConfig) -> "HostVectorEnv":
     import gymnasium
 
     try:
-        return GymnasiumVector(config.env, config.n_envs, GYMNASIUM_GAMMA, config.hide)
+        gamma = GYMNASIUM_GAMMA if config.gamma is None else config.gamma
+        return GymnasiumVector(config.env, config.n_envs, gamma, config.hide)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from None
 

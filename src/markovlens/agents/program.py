@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, UInt32
 
 from markovlens.agents.actions import Gaussian, action_distribution
@@ -30,6 +30,8 @@ from markovlens.envs.spaces import Space
 from markovlens.envs.statistics import Episodes, EpisodeStatistics, RewardScale
 from markovlens.envs.vector import VectorState, vector_reset
 from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction
+
+RUNS = PartitionSpec("run")  # the first axis of everything is over the runs
 
 
 class Tally(eqx.Module):
@@ -205,6 +207,9 @@ class Program:
         self._envs = stack_trees(arrays)
         self._hyper = stack_trees([hyperparameters(spec.config) for spec in padded])
         self._seeds = [spec.seed for spec in padded]
+        self._mesh = jax.make_mesh(
+            (len(self.devices),), ("run",), axis_types=(AxisType.Auto,), devices=self.devices
+        )
         self._advance = self._compile(self._some_updates, donate=True)
 
     def start(self) -> RunState:
@@ -225,9 +230,11 @@ class Program:
         return jax.tree.map(lambda leaf: leaf[: self.n_runs], state)
 
     def fill(self, state: RunState) -> RunState:
-        """The opposite of `trim`."""
+        """The opposite of `trim`; laid out like what `start` gives, so that nothing is compiled
+        anew."""
         whole = np.minimum(np.arange(len(self._seeds)), self.n_runs - 1)
-        return jax.tree.map(lambda leaf: leaf[whole], state)
+        filled = jax.tree.map(lambda leaf: leaf[whole], state)
+        return jax.device_put(filled, NamedSharding(self._mesh, RUNS))
 
     def _start(
         self,
@@ -257,11 +264,9 @@ class Program:
                 jax.lax.map(lambda xs: one_run(*xs), args) if on_cpu else jax.vmap(one_run)(*args)
             )
 
-        mesh = jax.make_mesh(
-            (len(self.devices),), ("run",), axis_types=(AxisType.Auto,), devices=self.devices
+        sharded = jax.shard_map(
+            all_runs, mesh=self._mesh, in_specs=RUNS, out_specs=RUNS, check_vma=False
         )
-        spec = PartitionSpec("run")
-        sharded = jax.shard_map(all_runs, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
         return jax.jit(sharded, donate_argnums=(3,) if donate else ())
 
 

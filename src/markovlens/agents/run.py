@@ -18,7 +18,8 @@ from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import within
 from markovlens.envs.env import Env
-from markovlens.envs.spaces import Space
+from markovlens.envs.spaces import Discrete, Space
+from markovlens.precision import is_traced
 
 
 class Run:
@@ -63,7 +64,7 @@ class Run:
         greedy: bool = True,
         allowed: Any = None,
         key: Array | None = None,
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Any, Array]:
         """An action, and what to remember: pass that in with the next observation.
 
         `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
@@ -79,10 +80,10 @@ class Run:
         network, env = self._actor(run)
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
-        seen = jnp.asarray(observation)
         spaces = env.observation_space, env.action_space
+        seen = _checked(spaces[0], observation)
         action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
-        return action if isinstance(env, Env) else jnp.asarray(env.outside(action)), after
+        return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
     def _actor(self, run: int) -> tuple[ActorCritic, Any]:
         """What acting needs, made once: the network, and the environment for its spaces only."""
@@ -90,6 +91,21 @@ class Run:
             with closing(self.env(run)) as env:
                 self._actors[run] = self.network(run).without_critics(), env
         return self._actors[run]
+
+
+def _checked(space: Space, observation: Any) -> Array:
+    shape = () if isinstance(space, Discrete) else getattr(space, "shape", (space.flat_size,))
+    if np.shape(observation) != shape:
+        raise ValueError(
+            f"this agent sees one observation of {space} at a time, of shape {list(shape)}: "
+            f"got shape {list(np.shape(observation))}"
+        )
+    known = isinstance(space, Discrete) and not is_traced(observation)
+    if known and not 0 <= int(observation) < space.flat_size:
+        raise ValueError(
+            f"this agent sees whole numbers from 0 to {space.flat_size - 1}: got {observation}"
+        )
+    return jnp.asarray(observation)
 
 
 @eqx.filter_jit

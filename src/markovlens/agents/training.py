@@ -83,14 +83,15 @@ def train_together(
     if len(set(specs)) < len(specs):
         raise ValueError("the same config and seed is asked for twice")
     folder = None if out is None else RunFolder(out)
-    # First of all, so that what cannot be made leaves no folder behind.
-    with closing(program_for(specs, env)) as program, folder.locked() if folder else nullcontext():
-        if folder:
-            folder.claim(specs)
-        loop = _Loop(specs, program, env, folder, progress, listeners, checkpoint_seconds)
-        with _stop_on_signals() as stop:
-            loop.go(stop)
-        return loop.run()
+    with closing(program_for(specs, env)) as program:
+        jax.eval_shape(program.start)  # what cannot be made leaves no folder behind
+        with folder.locked() if folder else nullcontext():
+            if folder:
+                folder.claim(specs)
+            loop = _Loop(specs, program, env, folder, progress, listeners, checkpoint_seconds)
+            with _stop_on_signals() as stop:
+                loop.go(stop)
+            return loop.run()
 
 
 def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
@@ -149,7 +150,7 @@ class _Loop:
         chunk, found = 1, self.done
         written = self.done  # updates that the rows so far, or an earlier call, account for
         last_save = last_metrics = row_began = time.monotonic()
-        while self.done < total:
+        while self.done < total and not self._over:
             n = min(chunk, per_row - self.done % per_row, total - self.done)
             began = time.monotonic()
             self.state = jax.block_until_ready(self.program(self.state, n))
@@ -160,12 +161,9 @@ class _Loop:
                 chunk *= 2
             elif now - began > SECONDS_PER_CHUNK * 2:
                 chunk = max(1, chunk // 2)
-            diverged = np.asarray(self.state.learner.diverged).all()
-            if self.done % per_row == 0 or self.done == total or diverged:
+            if self.done % per_row == 0 or self.done == total or self._over:
                 self._write_rows(self.done - written, now - row_began)
                 written, row_began = self.done, now
-            if diverged:
-                break
             if stop.is_set():
                 self._save()
                 raise KeyboardInterrupt
@@ -177,6 +175,11 @@ class _Loop:
                 last_metrics = now
         if self.done > found or not self.finished_before:  # what made it stays written down
             self._save()
+
+    @property
+    def _over(self) -> bool:
+        """Whether no run can go on."""
+        return bool(np.asarray(self.state.learner.diverged).all())
 
     def _write_rows(self, updates: int, seconds: float) -> None:
         speed = updates * self.config.batch_steps * len(self.specs) / max(seconds, 1e-9)

@@ -48,15 +48,13 @@ def sweep(
     Example: `sweep("my-experiment.toml", "results/mine")`.
     """
     experiment, results = read_experiment(file, scale).only(tasks, agents), Path(out)
-    keep_experiment(Path(file), scale, results)
     executor = LocalExecutor() if executor is None else executor
     units: list[Unit] = []
     failed: list[Unit] = []
-    for task in experiment.tasks:  # an environment that cannot be made is found out now
-        with closing(problem(experiment.setting(task, experiment.agents[0], {}).config, 0, None)):
-            pass
+    _check_problems(experiment)
     if tuple(stages) == ("sweep",) and not experiment.candidates():
         raise ValueError(f"{file}: there is nothing to sweep: no agent has a grid")
+    keep_experiment(Path(file), scale, results)
     for stage in stages:
         runs = runs_of(experiment, stage, results)
         new = plan(results, runs, batch) if runs else []
@@ -68,6 +66,18 @@ def sweep(
         if failed:  # nothing is chosen from half a sweep
             break
     return Outcome(tuple(units), tuple(failed))
+
+
+def _check_problems(experiment: Experiment) -> None:
+    """An environment that cannot be made for some agent is found out now, not after the others."""
+    settings = experiment.candidates()
+    settings += filter(
+        None, (experiment.given(t, a) for t in experiment.tasks for a in experiment.agents)
+    )
+    structures = {repr(config.structure()): config for config in (s.config for s in settings)}
+    for config in structures.values():
+        with closing(problem(config, 0, None)):
+            pass
 
 
 def _after(steps: int, progress: Advance) -> Advance:
