@@ -14,6 +14,7 @@ from markovlens.pomdp.model import Pomdp
 # Arrows that are followed less often than this share of the time, and labels beyond this many,
 # would hide the others.
 FAINT = 0.002
+BEND = 0.25  # of an arrow, as a share of its length
 MOST_LABELS = 4
 
 
@@ -88,7 +89,7 @@ def _arrow(panel, places: np.ndarray, here: int, there: int, found: list[Move]) 
         FancyArrowPatch(
             start,
             end,
-            connectionstyle="arc3,rad=-0.25",
+            connectionstyle=f"arc3,rad={-BEND}",
             arrowstyle="-|>",
             mutation_scale=12,
             lw=width,
@@ -98,6 +99,7 @@ def _arrow(panel, places: np.ndarray, here: int, there: int, found: list[Move]) 
         )
     )
     across = end - start
-    beside = np.array([-across[1], across[0]]) / np.linalg.norm(across)
-    middle = (start + end) / 2.0 + beside * (0.125 * np.linalg.norm(across) + 0.35)
-    panel.text(*middle, _label(found), color="#8a5a00", **text)
+    control = (start + end) / 2.0 + BEND * np.array([-across[1], across[0]])
+    t = 0.38  # nearer to where it starts, so that the label of the way back is somewhere else
+    on_it = (1 - t) ** 2 * start + 2 * t * (1 - t) * control + t**2 * end
+    panel.text(*on_it, _label(found), color="#8a5a00", **text)
