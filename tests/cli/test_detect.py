@@ -76,6 +76,7 @@ def test_a_part_of_a_long_log_is_enough(capsys, logs):
         (["markov.npz", "--mask", "0"], "a mask needs vector observations"),
         (["markov.npz", "--most", "0"], "most must be at least 1"),
         (["markov.npz", "--gamma", "2"], "gamma must be in"),
+        (["CartPole-v1", "--steps", "1"], "1 steps are too few to say anything"),
         (["markov.npz", "--plot", "a.jpg"], "must end in .png, .svg or .pdf"),
     ],
 )
@@ -113,8 +114,15 @@ def test_a_model_of_stable_baselines_as_policy(capsys, tmp_path):
     code, printed = run(capsys, "CartPole-v1", *model)
     assert code == 2
     assert "add --trust" in printed.err
+    wrong = ("--policy", f"DQN:{tmp_path / 'model.zip'}", "--trust")
+    code, printed = run(capsys, "CartPole-v1", *wrong)
+    assert code == 2
+    assert "cannot be loaded as a model of DQN" in printed.err
+    assert printed.err.count("\n") == 1
     code, printed = run(capsys, "CartPole-v1", *model, "--trust", "--frames", "0", "--json")
     answer = json.loads(printed.out)
+    again = run(capsys, "CartPole-v1", *model, "--trust", "--frames", "0", "--json")
+    assert again[1].out == printed.out
     assert answer["hypothesis"].startswith("the past adds at most 5%")
     assert any("saw the components that are masked" in note for note in answer["notes"])
     assert all(

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
+from markovlens.evidence import inputs
 from markovlens.evidence.continuous import continuous_evidence
 from markovlens.evidence.detect import detect
 from markovlens.evidence.features import Normalise, Smooth
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.regression import Regression
+from markovlens.evidence.stacking import PRESENT
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import DRIFT, SHOCKS, drifting_points
 
@@ -61,6 +63,17 @@ def test_normal_scores_forget_units_and_see_small_differences():
     assert np.abs(np.corrcoef(scores(frames).T, x.T)[:2, 2:]).max(axis=0).min() > 0.95
     larger = np.abs(Normalise(1e6 * frames)(1e6 * frames))
     np.testing.assert_allclose(larger, np.abs(scores(frames)), atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1.0, 1e10])
+def test_what_never_varies_is_a_matter_of_its_own_size(scale):
+    rng = np.random.default_rng(0)
+    x = scale * rng.normal(size=(1000, 1))
+    zeros, ones = np.zeros((1000, 1)), scale * np.ones((1000, 1))
+    rounding = 1e-16 * x
+    assert Normalise(np.hstack([x, zeros, ones, rounding, 1e6 * ones + 1e-4 * x])).size == 1
+    assert Normalise(np.hstack([x, rng.integers(0, 2, (1000, 1))])).size == 2
+    assert Normalise(zeros).size == 0
 
 
 def test_smooth_features_express_smooth_functions():
@@ -131,4 +144,42 @@ def test_more_components_need_more_steps():
     pay = seen[:, 0] + rng.normal(size=1000)
     data = Trajectories(seen, np.zeros(1000, dtype=int), pay, np.arange(1000) % 20 == 19)
     with pytest.raises(ValueError, match="too few for observations of 200 components: give 40"):
+        detect(data)
+
+
+def noise(steps: int, width: int) -> Trajectories:
+    rng = np.random.default_rng(0)
+    seen = rng.integers(0, 255, (steps, width), dtype=np.uint8)
+    pay = seen[:, 0] + rng.normal(size=steps)
+    return Trajectories(seen, np.zeros(steps, dtype=int), pay, np.arange(steps) % 20 == 19)
+
+
+def test_observations_that_are_too_wide_are_refused_in_a_line():
+    with pytest.raises(ValueError, match="1,200 components are too wide: at most 1,000 can be tes"):
+        detect(noise(400, 1200))
+    unpaid = noise(400, 1200).replace(reward=np.zeros(400))
+    with pytest.raises(ValueError, match="too wide"):
+        detect(unpaid)
+
+
+def test_scales_come_from_fewer_steps_of_wide_observations(monkeypatch):
+    """As many numbers whatever the width; of all steps, if they have no more than that."""
+    monkeypatch.setattr(inputs, "MOST_SCALED_BY", 40_000)
+    seen = []
+
+    class Watched(Normalise):
+        def __init__(self, sample):
+            seen.append(sample.shape)
+            super().__init__(sample)
+
+    monkeypatch.setattr(inputs, "Normalise", Watched)
+    for width in (20, 80):
+        inputs.inputs_of(noise(4000, width), PRESENT, np.random.default_rng(0))
+        pay_for_observations(noise(4000, width).cut(5000), np.random.default_rng(0))
+    assert seen == [(2000, 20)] * 2 + [(500, 80)] * 2
+
+
+def test_episodes_of_a_single_step_have_no_past():
+    data = noise(3000, 2).replace(terminated=np.ones(3000, dtype=bool))
+    with pytest.raises(ValueError, match="every episode is a single step: there is no past"):
         detect(data)

@@ -1,6 +1,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from markovlens.evidence.detect import detect
 from markovlens.evidence.discrete import discretise
 from markovlens.evidence.finding import Settings
 from markovlens.evidence.null import tabular_evidence
-from markovlens.evidence.plot import plot_detection
+from markovlens.evidence.plot import COLOURS, plot_detection
 from markovlens.evidence.stacking import Stack
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import drifting_points, random_chain, sample_chain
@@ -109,6 +110,22 @@ def test_pay_that_never_varies_is_undecided():
     assert "hardly ever" in found.explain() or "paid the same" in found.explain()
 
 
+def test_observations_that_predict_themselves_say_nothing_of_a_reward_that_was_never_paid():
+    def unpaid(hidden: bool) -> Detection:
+        data = drifting_points(np.random.default_rng(0), 8000, hidden)
+        return detect(data.replace(reward=np.zeros(len(data))), gamma=0.9, frames=0)
+
+    shown = unpaid(hidden=False)
+    assert shown.markov is None
+    assert shown.upper <= shown.tolerance * shown.scale  # with a reward, this would be Markov
+    assert "nothing is known of what it depends on" in shown.advice
+    assert "the reward was not tested" in shown.explain().splitlines()[0]
+    assert shown.to_dict()["surrogate"] is True
+    hidden = unpaid(hidden=True)
+    assert hidden.markov is False
+    assert "the reward was not tested" in hidden.advice
+
+
 def test_too_little_data_is_undecided_and_says_how_much_is_needed():
     rng = np.random.default_rng(2)
     found = detect(sample_chain(rng, *random_chain(rng), 400), gamma=0.9, tolerance=0.02, **QUICK)
@@ -144,6 +161,22 @@ def test_names_are_used_for_what_carries_it():
     assert all("position" in name or "action" in name for name in found.shares)
 
 
+def test_what_shows_only_in_rewards_is_found_when_they_are_observed():
+    """A bandit whose good arm is redrawn every episode, without and with the previous reward."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    over, arm = rng.random(n) < 0.1, rng.integers(0, 2, n)
+    over[-1] = True
+    episode = np.cumsum(over) - over
+    paid = (arm == rng.integers(0, 2, n)[episode]).astype(float)
+    data = Trajectories(np.zeros(n, dtype=int), arm, paid, over)
+    assert detect(data, gamma=0.9, frames=0, **QUICK).markov is True
+    before = np.where(data.time == 0, 0.0, np.roll(paid, 1))
+    assert (
+        detect(data.with_observations(before, paid), gamma=0.9, frames=0, **QUICK).markov is False
+    )
+
+
 def test_settings_are_checked():
     data = sample_chain(np.random.default_rng(0), *random_chain(np.random.default_rng(0)), 100)
     for change, says in [
@@ -159,33 +192,52 @@ def test_settings_are_checked():
         detect(Trajectories([0], [0], [1.0], [True]))
 
 
+ANSWER = Detection(
+    markov=False,
+    discrepancy=1.0,
+    interval=(0.5, 1.5),
+    p_value=0.005,
+    hypothesis="the observations are Markov",
+    remembered=1.1,
+    upper=1.4,
+    scale=2.0,
+    level=0.05,
+    tolerance=0.1,
+    revealed_by="values",
+    shares={"3": 0.7, "1": 0.3},
+    method="discrete",
+    steps=1000,
+    episodes=10,
+    gamma=0.9,
+    steps_needed=None,
+    surrogate=False,
+    notes=(),
+    remedies=(Remedy(2, False, True, 0.4, 0.0, 0.0, 0.1),),
+)
+
+
 def test_the_answer_is_plain_data(tmp_path):
-    found = Detection(
-        markov=False,
-        discrepancy=1.0,
-        interval=(0.5, 1.5),
-        p_value=0.005,
-        hypothesis="the observations are Markov",
-        remembered=1.1,
-        upper=1.4,
-        scale=2.0,
-        level=0.05,
-        tolerance=0.1,
-        revealed_by="values",
-        shares={"3": 0.7, "1": 0.3},
-        method="discrete",
-        steps=1000,
-        episodes=10,
-        gamma=0.9,
-        steps_needed=None,
-        notes=(),
-        remedies=(Remedy(2, False, True, 0.4, 0.0, 0.0, 0.1),),
-    )
-    assert json.loads(json.dumps(found.to_dict()))["advice"] == "2 frames suffice"
-    plot_detection(found, tmp_path / "a.png")
+    assert json.loads(json.dumps(ANSWER.to_dict()))["advice"] == "2 frames suffice"
+    plot_detection(ANSWER, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
-        plot_detection(found, tmp_path / "a.bmp")
+        plot_detection(ANSWER, tmp_path / "a.bmp")
+
+
+def test_a_picture_shows_the_verdict_and_no_shares_of_noise(tmp_path):
+    def drawn(**changes) -> str:
+        plot_detection(replace(ANSWER, **changes), tmp_path / "a.svg")
+        return (tmp_path / "a.svg").read_text()  # texts are in its comments
+
+    hidden = drawn()
+    assert "<!-- carried by -->" in hidden
+    for name, verdict in (("as it is", False), ("2 frames", True)):  # the second has no bar
+        label = hidden[hidden.index(f"<!-- {name} -->") :].splitlines()[1]
+        assert f"fill: {COLOURS[verdict]}" in label
+    for verdict in (True, None):
+        assert "carried by" not in drawn(markov=verdict, remedies=())
+    assert "a reward made from the observations" not in hidden
+    assert "a reward made from the observations" in drawn(surrogate=True)
 
 
 def test_a_single_entry_has_its_name():
@@ -231,7 +283,7 @@ def test_remedies_are_tried_with_no_more_effort_than_was_asked_for():
 
 def test_what_cannot_be_asked_is_refused(tmp_path):
     data = delayed(np.random.default_rng(0), 60, 2)
-    never = data.replace(terminated=np.zeros(len(data), dtype=bool))
+    never = data.replace(terminated=np.zeros(len(data), dtype=bool), truncated=data.terminated)
     with pytest.raises(ValueError, match="no episode ever ends"):
         detect(never, gamma=1.0)
     with pytest.raises(ValueError, match="got dict"):
@@ -251,8 +303,8 @@ def test_of_a_long_log_some_episodes_are_looked_at(tmp_path):
     whole = detect(data, gamma=0.9, frames=0, **QUICK)
     assert whole.steps == len(data)
     assert not any("looked at" in note for note in whole.notes)
-    endless = data.replace(terminated=np.zeros(len(data), dtype=bool))
-    endless = endless.replace(truncated=np.zeros(len(data), dtype=bool))
+    never = np.zeros(len(data), dtype=bool)
+    endless = Trajectories(data.observation, data.action, data.reward, never)
     assert endless.n_episodes == 1
     assert 0 < detect(endless, gamma=0.9, most=2000, frames=0, **QUICK).steps <= 2000
 

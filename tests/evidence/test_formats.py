@@ -142,6 +142,10 @@ def test_lines_of_episodes_end_them_and_other_keys_are_left_alone(tmp_path):
         ('{"reward": 1}\n{"reward": 1, "action": 2}\n', "line 2: 'action' is in some lines"),
         ('{"reward": [1, 2], "action": [0]}\n', "action must be a list as long as the rewards"),
         ("[1]\n", "expected an object"),
+        (
+            '{"obs": 1, "action": 0, "reward": 1, "terminals": "False", "episode": 1}\n',
+            "column terminals must hold true and false, or 1 and 0; got 'False'",
+        ),
     ],
 )
 def test_bad_lines_are_named(tmp_path, text, says):
@@ -287,6 +291,48 @@ def test_what_follows_an_end_may_be_left_open(tmp_path):
     assert data.next_observation.dtype.kind == "i"
     (tmp_path / "a.csv").write_text(text + "0,0,1,false,\n3,0,2,true,\n1,0,1,true,2\n")
     with pytest.raises(ValueError, match="next_observation at step 0 is not finite"):
+        load(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_what_follows_an_end_may_be_null_in_json(tmp_path, vector):
+    def seen(value: int) -> object:
+        return [value, value + 1] if vector else value
+
+    steps = [(0, False, 3), (3, True, None), (1, True, 2)]
+    lines = [
+        {
+            "observation": seen(before),
+            "action": 0,
+            "reward": 1.0,
+            "terminated": over,
+            "next_observation": None if after is None else seen(after),
+        }
+        for before, over, after in steps
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = load(tmp_path / "a.jsonl")
+    assert data.next_observation.tolist() == [seen(3), seen(3), seen(2)]
+    assert data.next_observation.dtype.kind == "i"
+    lines[0]["next_observation"] = None
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ValueError, match="next_observation at step 0 is not finite"):
+        load(tmp_path / "a.jsonl")
+
+
+def test_columns_that_do_not_fit_are_named(tmp_path):
+    steps = {"observation": [0, 1], "action": [0, 0], "reward": [1.0, 1.0], "episode": [0, 1]}
+    pl.DataFrame(steps | {"terminated": ["no", "yes"]}).write_csv(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"column terminated must hold .* got 'no', 'yes'"):
+        load(tmp_path / "a.csv")
+    np.savez(tmp_path / "a.npz", **steps, terminated=["False", "True"])
+    with pytest.raises(ValueError, match="got 'False', 'True'"):
+        load(tmp_path / "a.npz")
+    large = pl.DataFrame(steps | {"terminated": [False, True], "id": [2**63, 2**63 + 1]})
+    large.write_csv(tmp_path / "a.csv")
+    assert load(tmp_path / "a.csv").n_episodes == 1  # the first was cut before its outcome
+    large.with_columns(observation="id").write_csv(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="column observation holds whole numbers of 2⁶³ and more"):
         load(tmp_path / "a.csv")
 
 

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import polars as pl
 import pytest
+from gymnasium import spaces
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.host import program_for
@@ -32,6 +33,55 @@ def test_gymnasium_environments_are_stepped():
     np.testing.assert_array_equal(data.next_observation[:-1][inside], data.observation[1:][inside])
     again = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
     np.testing.assert_array_equal(data.action, again.action)
+
+
+class Counter(gymnasium.Env):
+    """Shows how many steps were taken, always in the same array."""
+
+    observation_space = spaces.Box(0, 100, (1,))
+
+    def __init__(self, action_space=None):
+        self.action_space = action_space or spaces.Discrete(3)
+        self.shown = np.zeros(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.shown[:] = 0
+        return self.shown, {}
+
+    def step(self, action):
+        self.shown += 1
+        return self.shown, 1.0, bool(self.shown == 4), False, {}
+
+
+def test_an_environment_may_show_the_same_array_again():
+    data = collect(Counter(), 8)
+    assert data.observation[:, 0].tolist() == [0, 1, 2, 3] * 2
+    assert data.next_observation[:, 0].tolist() == [1, 2, 3, 4] * 2
+    assert data.action.shape == (8,)
+    assert set(data.action.tolist()) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("space", "first"),
+    [
+        (spaces.Dict(push=spaces.Box(0, 1, (2,)), gear=spaces.Discrete(3)), "gear"),
+        (spaces.Tuple((spaces.Discrete(3), spaces.Box(0, 1, (2,)))), 0),
+    ],
+)
+def test_actions_in_parts_are_vectors(space, first):
+    taken = []
+    data = collect(Counter(space), 20, policy=lambda _: taken.append(space.sample()) or taken[-1])
+    assert data.action.shape == (20, 3)
+    assert data.action[:, 0].tolist() == [action[first] for action in taken]
+
+
+def test_observations_too_wide_to_be_tested_are_not_collected():
+    env = Counter()
+    env.shown = np.zeros((210, 160, 3), dtype=np.uint8)
+    with pytest.raises(ValueError, match=r"100,800 components would take 10.1 GB, and at most 1,0"):
+        collect(env, 50_000)
+    assert env.shown.max() == 0
 
 
 def test_a_callable_policy_decides():
@@ -123,5 +173,10 @@ def test_models_of_stable_baselines(tmp_path):
     policy = load_model(f"PPO:{tmp_path / 'model.zip'}", trust=True)
     data = collect(env, 300, policy=policy)
     assert 0.3 < data.action.mean() < 0.7  # an untrained model is near even; greedy would be 0 or 1
-    with pytest.raises(ValueError, match="no algorithm 'NOPE'"):
-        load_model(f"NOPE:{tmp_path / 'model.zip'}", trust=True)
+    for seed, same in ((0, True), (1, False)):
+        policy = load_model(f"PPO:{tmp_path / 'model.zip'}", trust=True, seed=seed)
+        again = collect(env, 300, policy=policy)
+        assert np.array_equal(again.action, data.action) == same
+    for name in ("NOPE", "common"):
+        with pytest.raises(ValueError, match=f"no algorithm '{name}'"):
+            load_model(f"{name}:{tmp_path / 'model.zip'}", trust=True)

@@ -16,13 +16,16 @@ def random_episodes(seed: int, lengths: list[int]) -> Trajectories:
     ends = np.zeros(n, dtype=bool)
     ends[np.cumsum(lengths) - 1] = True
     over = ends & (rng.random(n) < 0.5)
+    seen = rng.normal(size=(n, 2))
     return Trajectories(
-        observation=rng.normal(size=(n, 2)),
+        observation=seen,
         action=rng.integers(0, 3, n),
         reward=rng.normal(size=n),
         terminated=over,
         truncated=ends & ~over,
-        next_observation=rng.normal(size=(n, 2)),
+        next_observation=np.where(
+            ends[:, None], rng.normal(size=(n, 2)), np.roll(seen, -1, axis=0)
+        ),
     )
 
 
@@ -84,6 +87,51 @@ def test_bad_data_is_named(change, says):
         Trajectories(**good | change)
 
 
+def walk(n: int) -> dict[str, np.ndarray]:
+    """Four episodes of a random walk, the second of them cut."""
+    rng = np.random.default_rng(0)
+    ends = np.arange(n) % (n // 4) == n // 4 - 1
+    seen = 100.0 + rng.normal(size=(n, 2)).cumsum(axis=0)
+    return {
+        "observation": seen,
+        "action": rng.integers(0, 2, n),
+        "reward": rng.normal(size=n),
+        "terminated": ends & (np.arange(n) != n // 2 - 1),
+        "truncated": ends & (np.arange(n) == n // 2 - 1),
+        "next_observation": np.where(ends[:, None], 0.0, np.roll(seen, -1, axis=0)),
+    }
+
+
+def test_rows_that_do_not_follow_each_other_are_refused():
+    steps = walk(80)
+    assert Trajectories(**steps).n_episodes == 4
+    swapped = np.arange(80)
+    swapped[[5, 6]] = [6, 5]
+    in_turns = np.arange(80).reshape(2, 40).T.ravel()
+    for order, first, count in ((swapped, 4, 3), (in_turns, 0, 76)):
+        says = (
+            f"at step {first} is not .* at {count} steps in all.*: rows are out of order, several"
+        )
+        with pytest.raises(ValueError, match=says):
+            Trajectories(**{name: column[order] for name, column in steps.items()})
+    with pytest.raises(ValueError, match=r"at step 39 is not .* at 1 steps .* a cut is not marked"):
+        Trajectories(**steps | {"truncated": np.zeros(80, dtype=bool)})
+
+
+def test_whole_numbers_follow_exactly():
+    steps = walk(4000) | {"observation": np.arange(4000), "next_observation": np.arange(4000)}
+    with pytest.raises(ValueError, match="at step 0 is not"):
+        Trajectories(**steps)
+    assert len(Trajectories(**steps | {"next_observation": np.arange(1, 4001)})) == 4000
+
+
+@pytest.mark.parametrize("rounded", [np.float32, lambda x: np.round(x, 2)])
+def test_what_differs_by_rounding_follows(rounded):
+    steps = walk(80)
+    steps["next_observation"] = rounded(steps["next_observation"])
+    assert Trajectories(**steps).n_episodes == 4
+
+
 def test_entries_by_name_and_by_number():
     data = Trajectories([[0.0, 1.0]], [0], [1.0], [True], names=("angle", "speed"))
     assert [data.entry("speed"), data.entry("0")] == [1, 0]
@@ -134,9 +182,6 @@ def test_stacks_hold_the_last_frames_and_action():
 @given(st.integers(1, 4), st.booleans())
 def test_a_stack_continues_in_the_next_row(frames, previous_action):
     data = random_episodes(5, [6, 2, 5])
-    # Observations that do follow each other, as they must.
-    following = np.vstack([data.observation[1:], data.observation[:1]])
-    data = data.with_observations(data.observation, following)
     now, then = Stack(frames, previous_action).vectors(data)
     inside = np.flatnonzero(~(data.terminated | data.truncated))
     np.testing.assert_array_equal(then[inside], now[inside + 1])

@@ -65,7 +65,7 @@ def detect(
     if plot is not None:
         check_picture_name(plot)
     prepare_jax()
-    actor = None if policy is None else _actor(policy, trust)
+    actor = None if policy is None else _actor(policy, trust, seed)
     with progress_bar("collect", total=steps) as advance:
         data, discount, drawn = experience(source, steps, seed, actor, gamma, advance, most)
     hidden = [data.entry(part.strip()) for part in mask.split(",") if part.strip()]
@@ -97,12 +97,12 @@ def detect(
     return {True: MARKOV, False: NOT_MARKOV, None: UNDECIDED}[answer.markov]
 
 
-def _actor(policy: str, trust: bool) -> "Policy":
+def _actor(policy: str, trust: bool, seed: int) -> "Policy":
     """A run folder, or a model of Stable-Baselines3."""
     if not Path(policy).is_dir():
         from markovlens.evidence.sources import load_model
 
-        return load_model(policy, trust)
+        return load_model(policy, trust, seed)
     from markovlens.agents.policy import RunPolicy
     from markovlens.agents.run import load_run
 

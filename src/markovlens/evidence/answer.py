@@ -4,6 +4,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+UNPAID = (
+    "the observations predict themselves as far as was seen, but the reward (almost) never varied, "
+    "so nothing is known of what it depends on: choose a policy under which it does"
+)
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -48,6 +53,7 @@ class Detection:
     episodes: int
     gamma: float
     steps_needed: int | None  # when undecided, about how many would decide
+    surrogate: bool  # the reward says nothing, so a function of the next observation was paid
     notes: tuple[str, ...]
     remedies: tuple[Remedy, ...]
 
@@ -62,9 +68,10 @@ class Detection:
             return "no memory needed"
         if self.markov is None:
             if self.steps_needed is None:
-                return "see the notes"
+                return UNPAID if self.surrogate else "see the notes"
             return f"collect about {_rounded(self.steps_needed):,} steps in all and ask again"
-        return _remedy_advice(self.remedies)
+        advice = _remedy_advice(self.remedies)
+        return f"{advice} (the reward was not tested)" if self.surrogate else advice
 
     def to_dict(self) -> dict[str, object]:
         """Everything, as plain numbers, strings and lists."""
@@ -112,6 +119,8 @@ def _reason(found: Detection) -> str:
         )
     if found.scale == 0.0:
         return "the return never varied, so nothing about it can be hidden or shown"
+    if found.surrogate and found.steps_needed is None:
+        return "no sign of hidden information in the observations, but the reward was not tested"
     if found.interval[0] > 0.0:
         return "TD and Monte Carlo values may differ, but not by more than copies of the data show"
     if bound <= found.tolerance:

@@ -77,18 +77,21 @@ def detect(
     rng = np.random.default_rng([seed, 1])
     notes, informative = _notes(data)
     notes = [*drawn, *notes]
-    asked, discrete = data, countable(data)
-    if not informative and not discrete:
-        asked, informative = pay_for_observations(data, rng), True
-        notes.append("so the question was asked of the observations: do they predict themselves?")
-    pieces = asked.cut(max(1, min(len(data) // PIECES, LONGEST_PIECE)))
+    pieces = data.cut(max(1, min(len(data) // PIECES, LONGEST_PIECE)))
     if pieces.n_episodes < 4:
         raise ValueError(f"{len(data)} steps are too few to say anything; give a few thousand")
+    discrete = countable(data)
+    surrogate = not informative and not discrete
+    if surrogate:
+        pieces = pieces.replace(reward=pay_for_observations(data, rng).reward)
+        notes.append("so the question was asked of the observations: do they predict themselves?")
     question = _Question(settings, discretise(pieces) if discrete else pieces, rng)
     evidence = question.ask(advance=advance)
-    markov = question.verdict(evidence)
-    if markov and not informative:
-        markov = None
+    found = question.verdict(evidence)
+    markov = None if found and not informative else found
+    steps_needed = None
+    if informative or surrogate:
+        steps_needed = _steps_needed(found, evidence, settings, len(data))
     if evidence.thin:
         notes.append(
             "most observations were seen only a few times: so the test can find something hidden, "
@@ -114,7 +117,8 @@ def detect(
         steps=len(data),
         episodes=data.n_episodes,
         gamma=gamma,
-        steps_needed=_steps_needed(markov, evidence, settings, len(data)) if informative else None,
+        steps_needed=steps_needed,
+        surrogate=surrogate,
         notes=tuple(notes),
         remedies=remedies,
     )

@@ -24,7 +24,9 @@ class Normalise:
 
     def __init__(self, seen: Float[np.ndarray, "N d"]):
         self.centre, spread = seen.mean(axis=0), seen.std(axis=0)
-        spread = np.where(spread > 1e-9 * (1.0 + np.abs(self.centre)), spread, np.inf)
+        largest = np.maximum(seen.max(axis=0), -seen.min(axis=0))
+        constant = np.maximum(1e-9 * largest, 1e-14 * largest.max())  # but for what rounding does
+        spread = np.where(spread > constant, spread, np.inf)
         scaled = (seen - self.centre) / spread
         variances, axes = np.linalg.eigh(scaled.T @ scaled / len(seen))
         kept = variances > 1e-10

@@ -133,10 +133,18 @@ def _columns(table: Any) -> dict[str, Any]:
     needed = _needed(table.columns)
     columns: dict[str, Any] = {}
     for column in table:
+        if column.name not in needed:
+            columns[column.name] = column
+            continue
+        if column.dtype == pl.Int128:
+            raise ValueError(
+                f"column {column.name} holds whole numbers of 2⁶³ and more, which do not fit; "
+                "number its values anew, from 0"
+            )
         after = (_meaning(column.name) or ("", ""))[0] == "next_observation"
         if after and column.null_count() and column.dtype.is_numeric():  # open, as at an end
             column = column.cast(pl.Float64).fill_null(float("nan"))
-        if column.null_count() and column.name in needed:
+        if column.null_count():
             raise ValueError(f"column {column.name} has empty cells; every step needs a value")
         nested = isinstance(column.dtype, pl.List | pl.Array)
         columns[column.name] = column.to_list() if nested else column.to_numpy()
@@ -163,7 +171,16 @@ def _read_json_lines(path: Path) -> dict[str, Any]:
                 raise ValueError(f"line {number}: {odd!r} is in some lines but not in others")
             for name, values in _steps_of(record, needed, f"line {number}").items():
                 columns.setdefault(name, []).extend(values)
-    return columns
+    return {name: _filled(name, values) for name, values in columns.items()}
+
+
+def _filled(name: str, values: list) -> list:
+    """What follows an end may be null: not a number, or a vector of such."""
+    kind, _ = _meaning(name) or ("", "")
+    if kind != "next_observation" or None not in values:
+        return values
+    shape = np.shape(next((value for value in values if value is not None), 0.0))
+    return [np.full(shape, np.nan) if value is None else value for value in values]
 
 
 def _steps_of(record: Mapping[str, Any], needed: set[str], where: str) -> dict[str, list]:
@@ -209,6 +226,9 @@ def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
     for kind, parts in spelt.items():
         values = [columns[column] for column in parts.values()]
         found[kind] = values[0] if WHOLE in parts else np.column_stack(values)
+    for kind in ("terminated", "truncated"):
+        if kind in found:
+            _check_flags(spelt[kind][WHOLE], found[kind])
     if "episode" in found:
         found["truncated"] = _cut(found.pop("episode"), found)
     named = not all(entry.isdecimal() or entry == WHOLE for entry in entries)
@@ -249,6 +269,16 @@ def _meaning(column: str) -> tuple[str, str] | None:
             if kind in VECTORS and column.startswith(f"{name}_"):
                 return kind, column.removeprefix(f"{name}_")
     return None
+
+
+def _check_flags(column: str, flags: Any) -> None:
+    """Any text would count as true, "False" too."""
+    each = np.asarray(flags, dtype=object).ravel()
+    odd = sorted({repr(flag) for flag in each if flag is None or isinstance(flag, str)})
+    if odd:
+        raise ValueError(
+            f"column {column} must hold true and false, or 1 and 0; got {', '.join(odd[:3])}"
+        )
 
 
 def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:

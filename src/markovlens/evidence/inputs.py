@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from markovlens.evidence.columns import ROWS_AT_ONCE, Made, Rows, beside, lag
 from markovlens.evidence.features import Normalise
@@ -18,6 +18,8 @@ FEWEST_STEPS = 200
 STEPS_PER_COMPONENT = 40  # with 30 and fewer, regressions leave so much that all looks hidden
 MOST_KINDS_OF_ACTION = 32
 SCALED_BY = 100_000  # steps: more would not change the scales of things
+MOST_SCALED_BY = 10_000_000  # numbers in those steps: a bound on memory
+MOST_COMPONENTS = 1000  # of which that many numbers still show how they vary together
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,16 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
     """The past is the last observation and action, and fading memories of older ones.
 
     The first steps of an episode are not usable until the stack of observations is full. Scales
-    are those of `SCALED_BY` steps.
+    are those of `SCALED_BY` steps, or of fewer where observations are wide.
     """
     time = data.time
     usable = time >= max(stack.reach, 1)
+    if time.max() == 0:
+        raise TooThin("every episode is a single step: there is no past that could matter")
     if usable.sum() < FEWEST_STEPS:
         raise TooThin(
-            f"{int(usable.sum())} usable steps are too few for continuous observations; "
-            "give a few thousand"
+            f"{int(usable.sum())} usable steps, those with a past in their episode, are too few "
+            "for continuous observations; give a few thousand"
         )
     now, then = stack.vectors(data)
     action, action_names = _actions(data)
@@ -55,10 +59,8 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
         fading = [decayed_past(values, time[rows], decay) for decay in DECAYS]
         return np.hstack([previous[rows], *fading])
 
-    sample = data.rows(data.draw_episodes(SCALED_BY, rng))
-    normal = Normalise(now[sample[time[sample] >= stack.reach]])
-    if normal.size == 0:
-        raise TooThin("the observation never changes: there is nothing to test")
+    sample = _sample(data, now.width, rng)
+    normal = _normal(now[sample[time[sample] >= stack.reach]])
     if usable.sum() < STEPS_PER_COMPONENT * normal.size:
         raise TooThin(
             f"{int(usable.sum())} usable steps are too few for observations of {normal.size} "
@@ -92,12 +94,30 @@ def pay_for_observations(data: Trajectories, rng: np.random.Generator) -> Trajec
     hardly ever varies, this asks of the observations themselves.
     """
     now, then = PRESENT.vectors(data)
-    normal = Normalise(now[data.rows(data.draw_episodes(SCALED_BY, rng))])
-    weights = rng.normal(size=normal.size) / np.sqrt(max(normal.size, 1))
+    normal = _normal(now[_sample(data, now.width, rng)])
+    weights = rng.normal(size=normal.size) / np.sqrt(normal.size)
     portions = data.portions(ROWS_AT_ONCE)
     return data.replace(
         reward=np.concatenate([np.tanh(normal(then[rows]) @ weights) for rows in portions])
     )
+
+
+def _sample(data: Trajectories, width: int, rng: np.random.Generator) -> Int[np.ndarray, "n"]:
+    """Steps to learn the scales of so many components from."""
+    if width > MOST_COMPONENTS:
+        raise TooThin(
+            f"observations of {width:,} components are too wide: at most {MOST_COMPONENTS:,} can "
+            "be tested; downscale or embed them"
+        )
+    most = MOST_SCALED_BY // width
+    return data.rows(data.draw_episodes(min(SCALED_BY, most), rng))[:most]
+
+
+def _normal(seen: Float[np.ndarray, "n d"]) -> Normalise:
+    normal = Normalise(seen)
+    if normal.size == 0:
+        raise TooThin("the observation never changes: there is nothing to test")
+    return normal
 
 
 class _News:

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from markovlens.evidence.inputs import MOST_COMPONENTS
 from markovlens.evidence.policies import BatchPolicy, Policy
 from markovlens.evidence.trajectories import ARRAYS, Trajectories
 from markovlens.progress import Advance
 
 ADVANCE_EVERY = 1000
+MOST_BYTES = 10**9  # of observations too wide to be tested, unless a few come again and again
 
 
 class GymnasiumStepper:
@@ -102,11 +104,13 @@ def host_loop(
     """Steps an environment one step at a time."""
     rows = []
     observation, _ = env.reset(seed=seed)
+    _check_width(_flat(observation), steps)
     for t in range(steps):
         action = act(observation)
         before = _flat(observation)
         observation, reward, terminated, truncated, _ = env.step(action)
-        rows.append((before, action, reward, terminated, truncated, _flat(observation)))
+        after = _flat(observation)
+        rows.append((before, _flat(action), reward, terminated, truncated, after))
         if terminated or truncated:
             observation, _ = env.reset()
         if t % ADVANCE_EVERY == 0:
@@ -115,10 +119,24 @@ def host_loop(
     return Trajectories(**columns, names=names)
 
 
-def _flat(observation: Any) -> Any:
-    """Dictionaries and tuples as one vector."""
-    if isinstance(observation, dict):
-        observation = [observation[name] for name in sorted(observation)]
-    if isinstance(observation, tuple | list):
-        return np.concatenate([np.ravel(_flat(part)) for part in observation])
-    return observation
+def _check_width(observation: np.ndarray, steps: int) -> None:
+    """Before they are collected: steps that would fill the memory and then be refused."""
+    taken = 2 * steps * observation.nbytes  # each is held before and after a step
+    if observation.size > MOST_COMPONENTS and taken > MOST_BYTES:
+        raise ValueError(
+            f"{steps:,} steps with observations of {observation.size:,} components would take "
+            f"{taken / 1e9:.1f} GB, and at most {MOST_COMPONENTS:,} components can be tested: "
+            "downscale or embed them"
+        )
+
+
+def _flat(value: Any) -> np.ndarray:
+    """An observation or action, dictionaries and tuples as one vector.
+
+    A copy: an environment may write what comes next in its place.
+    """
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    if isinstance(value, tuple | list):
+        return np.concatenate([np.ravel(_flat(part)) for part in value])
+    return np.array(value)

@@ -93,11 +93,12 @@ def _gymnasium(source: str) -> Any:
         raise ValueError(f"Gymnasium cannot make {source!r}: {error}") from None
 
 
-def load_model(spec: str, trust: bool) -> Callable[[Any], Any]:
+def load_model(spec: str, trust: bool, seed: int = 0) -> Callable[[Any], Any]:
     """A Stable-Baselines3 model as a policy: `ALGO:file.zip`, say `PPO:cartpole.zip`.
 
     Such files hold pickled Python, which can run anything: they are opened only with `trust`.
-    The policy is sampled from, not made greedy: greedy policies explore too little to test.
+    The policy is sampled from, not made greedy: greedy policies explore too little to test. `seed`
+    is that of the sampling, which goes by the random numbers of PyTorch and NumPy.
     """
     algorithm, colon, file = spec.partition(":")
     if not colon:
@@ -113,7 +114,15 @@ def load_model(spec: str, trust: bool) -> Callable[[Any], Any]:
         import stable_baselines3
     except ImportError:
         raise ValueError("models need stable-baselines3: pip install stable-baselines3") from None
-    if not hasattr(stable_baselines3, algorithm):
+    kind: Any = getattr(stable_baselines3, algorithm, None)
+    if not hasattr(kind, "load"):
         raise ValueError(f"stable-baselines3 has no algorithm {algorithm!r}")
-    model = getattr(stable_baselines3, algorithm).load(file, device="cpu")
+    try:
+        model = kind.load(file, device="cpu")
+    except Exception as error:  # whatever unpickling and a class that does not fit come upon
+        raise ValueError(
+            f"{file!r} cannot be loaded as a model of {algorithm} ({error}): name the algorithm "
+            "that it was saved by"
+        ) from None
+    model.set_random_seed(seed)
     return lambda observation: model.predict(observation, deterministic=False)[0]

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from markovlens.names import unknown_name
 
 ARRAYS = ("observation", "action", "reward", "terminated", "truncated", "next_observation")
+ROUNDING = 1e-3  # of an entry's range: what two records of the same observation may differ by
+PRECISION = 1e-6  # the same, of its size
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Trajectories:
 
     `names` are what observations are called, by number; for vectors, what their entries are called.
 
-    Without `next_observation`, the next row of the same episode is used, and the last step of a
-    truncated episode, whose outcome was not written down, is dropped.
+    Inside an episode `next_observation[t]` must be `observation[t + 1]`, but for rounding. Without
+    `next_observation`, the next row of the same episode is used, and the last step of a truncated
+    episode, whose outcome was not written down, is dropped.
 
     >>> two = Trajectories(observation=[0, 1, 0], action=[0, 0, 0], reward=[1.0, 2.0, 5.0],
     ...                    terminated=[False, True, True], truncated=[False] * 3)
@@ -248,6 +251,31 @@ def _check(given: Mapping[str, np.ndarray], n: int) -> None:
                 f"next_observation has shape {list(following.shape)} but observation has "
                 f"{list(seen.shape)}"
             )
+        ended = given["terminated"].astype(bool) | given["truncated"].astype(bool)
+        _check_order(seen.reshape(n, -1), following.reshape(n, -1), ended)
+
+
+def _check_order(
+    seen: Shaped[np.ndarray, "N d"],
+    following: Shaped[np.ndarray, "N d"],
+    ended: Bool[np.ndarray, "N"],
+) -> None:
+    """Inside an episode, what a step led to is what the next one saw."""
+    differs = (following[:-1] != seen[1:]).any(axis=1)
+    broken = np.flatnonzero(differs & ~ended[:-1])
+    if len(broken) and seen.dtype.kind == following.dtype.kind == "f":
+        low, high = seen.min(axis=0).astype(np.float64), seen.max(axis=0).astype(np.float64)
+        allowed = ROUNDING * (high - low) + PRECISION * np.maximum(np.abs(low), np.abs(high))
+        apart = np.abs(following[broken] - seen[broken + 1].astype(np.float64))
+        broken = broken[(apart > allowed).any(axis=1)]
+    if len(broken):
+        step = broken[0]
+        raise ValueError(
+            f"next_observation at step {step} is not the observation at step {step + 1} of the "
+            f"same episode (so at {len(broken)} steps in all): rows are out of order, several "
+            "environments are interleaved, or a cut is not marked; sort the rows and mark the "
+            "cuts, or leave out next_observation if it was recorded differently"
+        )
 
 
 def _checked_names(names: Sequence[str], observation: np.ndarray) -> tuple[str, ...]:
