@@ -1,5 +1,7 @@
 """The grid of figure 4: resumable, shared, normalised; and its figures."""
 
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
@@ -101,3 +103,15 @@ def test_figures_of_a_half_finished_grid(tmp_path):
 def test_an_empty_folder_says_so(tmp_path):
     with pytest.raises(ValueError, match="no finished cells"):
         read_table(tmp_path)
+
+
+def test_a_yardstick_is_not_taken_from_a_solver_that_was_interrupted(tmp_path, monkeypatch):
+    """`solve` answers Ctrl-C with the bounds it has; they must not become the figure's 1."""
+
+    def interrupted(pomdp, tol, time):
+        return SimpleNamespace(converged=False, seconds=1.0, lower=0.0, upper=99.0)
+
+    monkeypatch.setattr(memory_runs, "solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory_runs._scale_of(tmp_path, "tiger")
+    assert not list(tmp_path.rglob("*.parquet"))
