@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from markovlens.agents import lanes
 from markovlens.agents.cell import Cell
 from markovlens.agents.cells import CELLS
 from markovlens.agents.kernel import whole_loops
@@ -62,6 +63,50 @@ def test_gradient_equals_autodiff_of_the_plain_cell(name, n, scope):
     for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(fast[0]))
+
+
+STARTS = {  # of episodes, in 16 steps; four lanes have 4 steps each
+    "in every lane": [2, 4, 9, 15],
+    "at the lanes' edges": [0, 3, 4, 7, 8, 11, 12, 15],
+    "not in the foremost": [6, 10, 12],
+    "late": [7, 11, 15],
+    "not in the last, so that only the way back goes in lanes": [4, 8, 10],
+    "not in the second": [1, 9, 13],
+    "once": [8],
+    "never": [],
+}
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("starts", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_lanes_give_what_one_step_after_the_other_gives(name, starts, n, monkeypatch):
+    monkeypatch.setattr(lanes, "LANES_FROM", 1)
+    length = 16
+    rng = np.random.default_rng(4)
+    cell = CELLS[name](D, H, rng)
+    x = jnp.float32(rng.normal(size=(length, n, D)))
+    weights = jnp.float32(rng.normal(size=(length, n, cell.memory_size)))
+    memory = jnp.float32(rng.normal(size=(n, cell.memory_size)))
+    first = jnp.zeros((length, n), dtype=bool).at[jnp.array(starts, dtype=int)].set(True)
+    first = first.at[:, 1:].set(jnp.roll(first[:, 1:], 1, axis=0))  # the second one's are later
+
+    def outcome(sequence):
+        @jax.jit
+        def both(cell, x, memory, first):
+            def memories(cell, x, memory):
+                return sequence(cell, cell.project(x), memory, first)
+
+            found, pull = jax.vjp(memories, cell, x, memory)
+            return found, pull(weights)
+
+        return jax.tree.leaves(both(cell, x, memory, first))
+
+    with whole_loops():
+        assert lanes.how_many(length, n, H) == 4 // n
+        in_lanes = outcome(type(cell).sequence)
+    for a, b in zip(in_lanes, outcome(plain_sequence), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", RECURRENT)

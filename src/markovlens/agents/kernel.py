@@ -44,7 +44,12 @@ def one_kernel(function: Callable[P, R]) -> Callable[P, R]:
     >>> float(one_kernel(lambda x: jax.lax.fori_loop(0, 3, lambda i, y: 2 * y, x))(jnp.ones(())))
     8.0
     """
-    return _whole(function) if _ALLOWED.get() and _works(jax.default_backend()) else function
+    return _whole(function) if kernels_allowed() else function
+
+
+def kernels_allowed() -> bool:
+    """Whether `one_kernel` does anything here."""
+    return _ALLOWED.get() and _works(jax.default_backend())
 
 
 def _whole(function: Callable[P, R]) -> Callable[P, R]:

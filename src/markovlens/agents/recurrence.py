@@ -16,16 +16,14 @@ where automatic differentiation would add an [H, K] matrix at every step.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.kernel import one_kernel
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from markovlens.agents.lanes import how_many, travel, unweave, weave
 
 
 class Rule(NamedTuple):
@@ -38,7 +36,6 @@ class Rule(NamedTuple):
     pull_input: Callable[[Array, Array], Array]  # slopes, dm' -> dx
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def recur(
     rule: Rule,
     projected: Float[Array, "T N K"],
@@ -48,76 +45,85 @@ def recur(
     bias: Float[Array, "K"],
 ) -> Float[Array, "T N M"]:
     """The memories after each of T steps, starting from `memory`, zeroed where `first`."""
-    memories, _ = _forward(rule, projected, memory, first, weight, bias)
-    return memories
+    length, n = first.shape
+    lanes = how_many(length, n, weight.shape[0])
+    return _recur(rule, lanes, projected, memory, first, weight, bias)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _recur(
+    rule: Rule,
+    lanes: int,
+    projected: Array,
+    memory: Array,
+    first: Array,
+    weight: Array,
+    bias: Array,
+) -> Array:
+    return _forward(rule, lanes, projected, memory, first, weight, bias)[0]
 
 
 def _forward(
-    rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
-) -> tuple[Array, Array]:
-    def loop(
-        projected: Array, memory: Array, keep: Array, weight: Array, bias: Array
-    ) -> tuple[Array, Array]:
-        def step(memory: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-            x, keep = now
-            memory = memory * keep
-            gates = _hidden(memory, weight.shape[0]) @ weight + bias[None]
-            memory = rule.forward(x, gates, memory)
-            return memory, (memory, gates)
-
-        return jax.lax.scan(step, memory, (projected, keep))[1]
-
-    return _compiled(loop, memory)(projected, memory, _keep(first), weight, bias)
-
-
-def _forward_saving(
-    rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
+    rule: Rule,
+    lanes: int,
+    projected: Array,
+    memory: Array,
+    first: Array,
+    weight: Array,
+    bias: Array,
 ) -> tuple[Array, Any]:
-    memories, gates = _forward(rule, projected, memory, first, weight, bias)
-    before = jnp.concatenate([memory[None], memories[:-1]]) * _keep(first)
-    return memories, (projected, before, first, weight, gates)
+    projected, first = weave(projected, lanes), weave(first, lanes)
+
+    def step(weights: tuple[Array, Array], memory: Array, x: Array) -> tuple[Array, Array, Array]:
+        weight, bias = weights
+        gates = _hidden(memory, weight.shape[0]) @ weight + bias[None]
+        memory = one_kernel(rule.forward)(x, gates, memory)
+        return memory, memory, gates
+
+    memories, gates = travel(step, (weight, bias), (projected,), memory, first, bias.size, lanes)
+    before = jnp.concatenate([memory[None], memories[-lanes:-1], memories[:-lanes]])
+    saved = projected, before * _keep(first), first, weight, gates
+    return unweave(memories, lanes), saved
 
 
-def _backward(rule: Rule, saved: Any, d_memories: Array) -> tuple[Any, ...]:
+def _backward(rule: Rule, lanes: int, saved: Any, d_memories: Array) -> tuple[Any, ...]:
     projected, before, first, weight, gates = saved
     slopes = rule.slopes(projected, gates, before)
-    n_hidden = weight.shape[0]
+    n_hidden, n_gates = weight.shape
     n_other = before.shape[-1] - n_hidden
 
-    def loop(
-        d_memories: Array, slopes: Array, keep: Array, transposed: Array
-    ) -> tuple[Array, tuple[Array, Array]]:
-        def step(d_later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-            d_out, slope, keep = now
-            d_memory = d_later + d_out
-            d_gate = rule.pull_gates(slope, d_memory)
-            d_hidden = jnp.pad(d_gate @ transposed, ((0, 0), (n_other, 0)))
-            return (rule.pull_memory(slope, d_memory) + d_hidden) * keep, (d_memory, d_gate)
+    def pull(slope: Array, d_memory: Array) -> tuple[Array, Array]:
+        return rule.pull_gates(slope, d_memory), rule.pull_memory(slope, d_memory)
 
-        end = jnp.zeros_like(d_memories[0])
-        return jax.lax.scan(step, end, (d_memories, slopes, keep), reverse=True)
+    def pull_hidden(d_gate: Array, transposed: Array) -> Array:
+        return jnp.pad(d_gate @ transposed, ((0, 0), (n_other, 0)))
 
-    d_start, (d_after, d_gates) = _compiled(loop, before[0])(
-        d_memories, slopes, _keep(first), weight.T
-    )
-    d_projected = rule.pull_input(slopes, d_after)
+    def step(
+        transposed: Array, d_later: Array, d_out: Array, slope: Array
+    ) -> tuple[Array, Array, Array]:
+        d_memory = d_later + d_out
+        d_gate, d_before = one_kernel(pull)(slope, d_memory)
+        return d_before + pull_hidden(d_gate, transposed), d_memory, d_gate
+
+    end = jnp.zeros_like(before[0])
+    # Backwards, nothing comes in from the next step if that one starts an episode.
+    cut = jnp.concatenate([first[lanes:], first[1:lanes], jnp.ones_like(first[:1])])
+    inputs = weave(d_memories, lanes), slopes
+    d_after, d_gates = travel(step, weight.T, inputs, end, cut, n_gates, lanes, back=True)
+    d_start = rule.pull_memory(slopes[0], d_after[0]) + pull_hidden(d_gates[0], weight.T)
+    d_projected = unweave(rule.pull_input(slopes, d_after), lanes)
     d_weight = jnp.einsum("tnh,tnk->hk", _hidden(before, n_hidden), d_gates)
-    return d_projected, d_start, None, d_weight, d_gates.sum((0, 1))
+    return d_projected, d_start * _keep(first[0]), None, d_weight, d_gates.sum((0, 1))
 
 
-recur.defvjp(_forward_saving, _backward)
-
-
-def _compiled(loop: Callable[P, R], memory: Float[Array, "N M"]) -> Callable[P, R]:
-    """With one sequence the product is of a matrix and a vector, which needs no library."""
-    return one_kernel(loop) if memory.shape[0] == 1 else loop
+_recur.defvjp(_forward, _backward)
 
 
 def _hidden(memory: Float[Array, "... M"], n_hidden: int) -> Float[Array, "... {n_hidden}"]:
     return memory[..., memory.shape[-1] - n_hidden :]
 
 
-def _keep(first: Bool[Array, "T N"]) -> Float[Array, "T N 1"]:
+def _keep(first: Bool[Array, "..."]) -> Float[Array, "... 1"]:
     return (~first).astype(jnp.float32)[..., None]
 
 
