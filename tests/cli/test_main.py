@@ -50,6 +50,19 @@ def test_a_bad_file_gives_one_line_with_its_line_number(refused, tmp_path):
     assert "1.1" in err
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("unable to allocate 9 TiB"), RuntimeError("RESOURCE_EXHAUSTED: 9 TiB")]
+)
+def test_too_little_memory_is_no_internal_error(error, refused, monkeypatch):
+    def run(argv):
+        raise error
+
+    monkeypatch.setattr(sys.modules["markovlens.cli.main"], "_run", run)
+    err = refused("analyze", "tmaze-5")
+    assert "not enough memory" in err
+    assert "9 TiB" in err
+
+
 def test_debug_shows_the_traceback(command):
     code, _, err = command("analyze", "no-such-model", "--debug")
     assert code == 2

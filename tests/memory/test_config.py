@@ -29,6 +29,9 @@ def test_budget_counts_restarts_and_only_the_restarts_that_reveal():
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"lam2": 1.5}, r"lam2 must be in \[0, 1\]"),
         ({"lam1": 1.0}, "must differ"),
+        ({"init_scale": -1.0}, "init_scale is a standard deviation, got -1"),
+        ({"memory_steps": 1.5}, "memory_steps must be a whole number, got 1.5"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, got 'fast'"),
     ],
 )
 def test_bad_settings_are_named(changes, message):

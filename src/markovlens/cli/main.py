@@ -50,6 +50,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            _fail(f"not enough memory: {error}; try fewer states, steps or runs at once", BAD_INPUT)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)"
         _fail(message, INTERNAL_ERROR)
 

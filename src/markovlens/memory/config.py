@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args, get_type_hints
 
+import numpy as np
+
 from markovlens.names import unknown_name
 from markovlens.values.discrepancy import Norm, Weighting
 
@@ -68,6 +70,7 @@ class MemoryConfig:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        _check_kinds(self)
         for name, least in (("n_policies", 1), ("reveal_every", 1), ("restarts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -78,6 +81,8 @@ class MemoryConfig:
             raise ValueError("memory_steps, policy_steps and joint_steps are all 0: nothing to do")
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate:g}")
+        if not self.init_scale >= 0.0:
+            raise ValueError(f"init_scale is a standard deviation, got {self.init_scale:g}")
         for name in ("lam1", "lam2"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name):g}")
@@ -142,6 +147,16 @@ def _check_choices(config: MemoryConfig) -> None:
             raise unknown_name(field.name, str(getattr(config, field.name)), known)
     if config.optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", config.optimizer, OPTIMIZERS)
+
+
+def _check_kinds(config: MemoryConfig) -> None:
+    hints = get_type_hints(MemoryConfig)
+    for field in fields(config):
+        got = getattr(config, field.name)
+        if hints[field.name] is int and not isinstance(got, int | np.integer):
+            raise ValueError(f"{field.name} must be a whole number, got {got!r}")
+        if hints[field.name] is float and not isinstance(got, int | float | np.number):
+            raise ValueError(f"{field.name} must be a number, got {got!r}")
 
 
 RECIPES: dict[str, MemoryConfig] = {

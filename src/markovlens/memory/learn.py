@@ -79,6 +79,8 @@ def _configured(recipe: str | MemoryConfig, changes: dict[str, object]) -> Memor
 
 
 def _check_inputs(pomdp: Pomdp, n_memory: int, seeds: Sequence[int], config: MemoryConfig) -> None:
+    if not isinstance(n_memory, int | np.integer):
+        raise ValueError(f"n_memory is a number of states, so a whole one: got {n_memory!r}")
     if n_memory < 1:
         raise ValueError(
             f"a memory needs at least one state, got n_memory = {n_memory}; 2 is one bit"
