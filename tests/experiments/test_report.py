@@ -108,6 +108,12 @@ def test_a_setting_may_be_infinite():
     assert settings["max_gradient_norm"] == "inf"
 
 
+def test_settings_that_nobody_set_are_shown_too():
+    table = rows("pocman", "ld", 0, [1.0], options={"env": "pocman", "algo": "ld", "beta": 0.1})
+    (settings,) = page_data(table)["settings"]
+    assert (settings["beta"], settings["learning_rate"], settings["latent"]) == (0.1, 2.5e-4, 512)
+
+
 def test_settings_of_one_agent_are_told_apart(tmp_path):
     two = pl.concat(
         [rows("tiger", "ld", 0, [1.0, 2.0], options={"beta": beta}) for beta in (0.25, 0.5)]

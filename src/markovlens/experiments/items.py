@@ -69,11 +69,11 @@ ITEMS: dict[str, Item] = {
     "fig-ppo": Item(
         "learning curves of the three agents, undiscounted",
         "figure 6, left",
-        _cost("an hour", "months"),
+        _cost("minutes", "months"),
         _PPO,
     ),
     "fig-ppo-discounted": Item(
-        "the same runs, discounted", "appendix I.3", _cost("an hour", "months"), _PPO
+        "the same runs, discounted", "appendix I.3", _cost("minutes", "months"), _PPO
     ),
     "fig-ppo-small": Item(
         "learning curves on the small POMDPs", "appendix I.7", _cost("minutes", "days"), _PPO

@@ -8,6 +8,7 @@ import html
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from markovlens.agents.config import config_from
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
@@ -193,13 +195,23 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
     settings = (
         curves.select("task", "agent", "options").unique(maintain_order=True).sort("task", "agent")
     )
-    read = [json.loads(options) for options in settings["options"]]
-    said = {k for options in read for k, v in options.items() if v is not False and v != []}
+    read = [_whole_config(json.loads(options)) for options in settings["options"]]
+    said = {k for options in read for k, v in options.items() if v not in (None, False, [], ())}
     keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
     return [
         _cells({"task": task, "agent": agent} | {key: options.get(key) for key in keys})
         for (task, agent, _), options in zip(settings.iter_rows(), read, strict=True)
     ]
+
+
+def _whole_config(options: dict[str, Any]) -> dict[str, Any]:
+    """With what an option is when nobody sets it; as it stands if that can't be told."""
+    if "env" not in options:
+        return options
+    try:
+        return asdict(config_from(options).resolve())
+    except ValueError:
+        return options
 
 
 def _cells(row: Row) -> Row:
@@ -208,7 +220,7 @@ def _cells(row: Row) -> Row:
 
 def _cell(value: Any) -> Any:
     """What a table shows, as JSON has it: null for what is not known, a text for ±∞."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)

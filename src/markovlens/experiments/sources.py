@@ -69,7 +69,7 @@ def gather(paths: Sequence[Path]) -> Source:
     # Names that `reported` has already made longer stay as they are.
     curves = told_apart(joined)
     players = _players(curves, loads)
-    title = titles[0] if titles else "Training runs"
+    title = " and ".join(dict.fromkeys(titles)) or "Training runs"
     return Source(title, curves, budgets, players, pictures)
 
 

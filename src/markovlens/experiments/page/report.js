@@ -22,12 +22,16 @@ function short(x) {
   return digits(x, 4);
 }
 
+/* Round values between low and high, each with a text that tells it from the next one. */
 function ticks(low, high, about) {
   const rough = (high - low) / about || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+  const large = Math.max(Math.abs(low), Math.abs(high)) >= 1e4;
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const found = [];
-  for (let t = Math.ceil(low / step) * step; t <= high + step * 1e-9; t += step) found.push(t);
+  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i += 1)
+    found.push([i * step, large ? short(i * step) : (i * step).toFixed(decimals)]);
   return found;
 }
 
@@ -45,12 +49,12 @@ function frame(width, height, [x0, x1], [y0, y1]) {
   const x = (v) => box.left + ((v - x0) / (x1 - x0)) * (box.right - box.left);
   const y = (v) => box.bottom - ((v - y0) / (y1 - y0)) * (box.bottom - box.top);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
-  for (const t of ticks(y0, y1, 5)) {
+  for (const [t, text] of ticks(y0, y1, 5)) {
     svg.append(make("line", { class: "axis", x1: box.left, x2: box.right, y1: y(t), y2: y(t) }));
-    svg.append(make("text", { x: box.left - 6, y: y(t) + 4, "text-anchor": "end" }, short(t)));
+    svg.append(make("text", { x: box.left - 6, y: y(t) + 4, "text-anchor": "end" }, text));
   }
-  for (const t of ticks(x0, x1, Math.max(3, width / 110))) {
-    svg.append(make("text", { x: x(t), y: box.bottom + 17, "text-anchor": "middle" }, short(t)));
+  for (const [t, text] of ticks(x0, x1, Math.max(3, width / 110))) {
+    svg.append(make("text", { x: x(t), y: box.bottom + 17, "text-anchor": "middle" }, text));
   }
   return { svg, x, y, box };
 }
@@ -134,9 +138,9 @@ function drawFinals(card, task) {
   const [x0, x1] = range(all);
   const left = 12, x = (v) => left + ((v - x0) / (x1 - x0)) * (width - 2 * left);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
-  for (const t of ticks(x0, x1, width / 100)) {
+  for (const [t, text] of ticks(x0, x1, width / 100)) {
     svg.append(make("line", { class: "axis", x1: x(t), x2: x(t), y1: 0, y2: height - 22 }));
-    svg.append(make("text", { x: x(t), y: height - 6, "text-anchor": "middle" }, short(t)));
+    svg.append(make("text", { x: x(t), y: height - 6, "text-anchor": "middle" }, text));
   }
   shown.forEach((f, i) => {
     const { colour, label } = agents.get(f.agent), y = i * row + 32;
