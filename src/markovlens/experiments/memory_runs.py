@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import polars as pl
 
 from markovlens.experiments.claims import claimed, try_claim
+from markovlens.experiments.items import Scale
 from markovlens.files import write_parquet
 from markovlens.memory.config import RECIPES, MemoryConfig
 from markovlens.memory.learn import learn_memories
@@ -25,8 +26,6 @@ from markovlens.pomdp.policies import uniform_policy
 from markovlens.pomdp.solve import solve
 from markovlens.progress import Advance, silent
 from markovlens.values.td_lambda import start_value
-
-Scale = Literal["quick", "paper"]
 
 PROBLEMS = ("tmaze", "tiger", "paint", "cheese", "network", "shuttle", "maze4x3")
 PARITY = "parity_check"
