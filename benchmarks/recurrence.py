@@ -2,8 +2,8 @@
 
     PJRT_NPROC=1 taskset -c 0 python benchmarks/recurrence.py
 
-A GRU over 128 steps, with its weights' gradients. Episodes end at random, after so many steps on
-average. In turns in one process; the best of several rounds counts.
+A GRU over 128 steps, with its weights' gradients; episodes of so many steps each, cut anywhere. In
+turns in one process; the best of several rounds counts.
 """
 
 import time
@@ -42,7 +42,7 @@ def example(n: int, n_hidden: int, episodes: int) -> tuple[Any, ...]:
         return jnp.float32(rng.normal(size=shape))
 
     cell = GRU(n_hidden, n_hidden, rng)
-    first = jnp.asarray(rng.random((LENGTH, n)) < 1 / episodes)
+    first = (jnp.arange(LENGTH)[:, None] + rng.integers(episodes, size=n)) % episodes == 0
     projected = normal(LENGTH, n, 3 * n_hidden)
     return cell, projected, normal(n, n_hidden), first, normal(LENGTH, n, n_hidden)
 
