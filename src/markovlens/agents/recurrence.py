@@ -51,16 +51,8 @@ def recur(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _recur(
-    rule: Rule,
-    lanes: int,
-    projected: Array,
-    memory: Array,
-    first: Array,
-    weight: Array,
-    bias: Array,
-) -> Array:
-    return _forward(rule, lanes, projected, memory, first, weight, bias)[0]
+def _recur(rule: Rule, lanes: int, *arrays: Array) -> Array:
+    return _forward(rule, lanes, *arrays)[0]
 
 
 def _forward(
