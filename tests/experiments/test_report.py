@@ -109,9 +109,10 @@ def test_a_setting_may_be_infinite():
 
 
 def test_settings_that_nobody_set_are_shown_too():
-    table = rows("pocman", "ld", 0, [1.0], options={"env": "pocman", "algo": "ld", "beta": 0.1})
+    table = rows("pocman", "ld", 0, [1.0], options={"env": "pocman", "algo": "ld", "beta": 0.0})
     (settings,) = page_data(table)["settings"]
-    assert (settings["beta"], settings["learning_rate"], settings["latent"]) == (0.1, 2.5e-4, 512)
+    assert (settings["beta"], settings["learning_rate"], settings["latent"]) == (0.0, 2.5e-4, 512)
+    assert "hide" not in settings
 
 
 def test_settings_of_one_agent_are_told_apart(tmp_path):

@@ -206,3 +206,8 @@ def test_moves_are_distributions(tmaze, short):
     for m, o in {(move.memory, move.observation) for move in told}:
         chances = [x.chance for x in told if (x.memory, x.observation) == (m, o)]
         assert sum(chances) == pytest.approx(1.0)
+
+
+def test_memory_states_are_counted(tmaze):
+    with pytest.raises(ValueError, match=r"whole one: got 2\.0"):
+        learn_memory(tmaze, 2.0)

@@ -196,7 +196,8 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
         curves.select("task", "agent", "options").unique(maintain_order=True).sort("task", "agent")
     )
     read = [_whole_config(json.loads(options)) for options in settings["options"]]
-    said = {k for options in read for k, v in options.items() if v not in (None, False, [], ())}
+    off = ("None", "False", "[]", "()")  # as texts, for 0 == False
+    said = {k for options in read for k, v in options.items() if repr(v) not in off}
     keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
     return [
         _cells({"task": task, "agent": agent} | {key: options.get(key) for key in keys})
