@@ -174,7 +174,7 @@ def test_scales_come_from_fewer_steps_of_wide_observations(monkeypatch):
 
     monkeypatch.setattr(inputs, "Normalise", Watched)
     for width in (20, 80):
-        inputs.inputs_of(noise(4000, width), PRESENT, np.random.default_rng(0))
+        inputs.inputs_of(noise(4000, width), PRESENT, True, np.random.default_rng(0))
         pay_for_observations(noise(4000, width).cut(5000), np.random.default_rng(0))
     assert seen == [(2000, 20)] * 2 + [(500, 80)] * 2
 

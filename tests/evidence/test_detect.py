@@ -158,23 +158,63 @@ def test_names_are_used_for_what_carries_it():
     velocity = drifting_points(rng, 4000, hidden=False)
     velocity = Trajectories(**velocity.arrays(), names=("position", "velocity")).hide([1])
     found = detect(velocity, gamma=0.9, frames=0, **QUICK)
-    assert all("position" in name or "action" in name for name in found.shares)
+    told = ("position", "action", "reward")
+    assert all(any(part in name for part in told) for name in found.shares)
 
 
-def test_what_shows_only_in_rewards_is_found_when_they_are_observed():
-    """A bandit whose good arm is redrawn every episode, without and with the previous reward."""
-    rng = np.random.default_rng(0)
-    n = 6000
+def redrawn_bandit(rng, n: int, always: bool = False) -> Trajectories:
+    """A bandit whose good arm is drawn anew for every episode, or `always`: for every step."""
     over, arm = rng.random(n) < 0.1, rng.integers(0, 2, n)
     over[-1] = True
-    episode = np.cumsum(over) - over
-    paid = (arm == rng.integers(0, 2, n)[episode]).astype(float)
-    data = Trajectories(np.zeros(n, dtype=int), arm, paid, over)
-    assert detect(data, gamma=0.9, frames=0, **QUICK).markov is True
-    before = np.where(data.time == 0, 0.0, np.roll(paid, 1))
-    assert (
-        detect(data.with_observations(before, paid), gamma=0.9, frames=0, **QUICK).markov is False
-    )
+    draw = np.arange(n) if always else np.cumsum(over) - over
+    paid = (arm == rng.integers(0, 2, n)[draw]).astype(float)
+    return Trajectories(np.zeros(n, dtype=int), arm, paid, over)
+
+
+def test_what_shows_only_in_rewards():
+    data = redrawn_bandit(np.random.default_rng(2), 6000)
+    found = detect(data, gamma=0.9, **QUICK)
+    assert (found.markov, found.revealed_by) == (False, "rewards")
+    assert found.advice == "1 frame, the previous action and its reward suffice"
+    assert detect(data, gamma=0.9, rewards=False, **QUICK).markov is True
+    chance = redrawn_bandit(np.random.default_rng(0), 6000, always=True)
+    assert detect(chance, gamma=0.9, **QUICK).markov is True
+
+
+def test_rewards_of_too_many_kinds_cannot_be_stacked():
+    rng = np.random.default_rng(0)
+    data = redrawn_bandit(rng, 6000)
+    found = detect(data.replace(reward=data.reward + 0.1 * rng.normal(size=6000)), 0.9, **QUICK)
+    assert (found.markov, found.revealed_by, found.remedies) == (False, "rewards", ())
+    assert found.advice == "use a recurrent agent that sees its rewards"
+
+
+def test_what_is_seen_and_paid_is_not_laid_to_rewards():
+    """A reward says nothing new where the same can be seen."""
+    rng = np.random.default_rng(0)
+    seen = redrawn_bandit(rng, 6000)
+    before = np.where(seen.time == 0, 0.0, np.roll(seen.reward, 1))
+    found = detect(seen.with_observations(before, seen.reward), gamma=0.9, frames=0, **QUICK)
+    assert (found.markov, found.revealed_by) == (False, "memory")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_rewards_beside_continuous_observations(hidden):
+    """Noise is seen; what is paid depends on a sign that turns now and then, or on chance."""
+    rng = np.random.default_rng(0)
+    n = 8000
+    turns = rng.random(n) < (0.1 if hidden else 0.5)
+    sign, action = np.where(np.cumsum(turns) % 2, 1.0, -1.0), rng.integers(0, 2, n)
+    data = Trajectories(rng.normal(size=n), action, sign, np.arange(n) % 20 == 19)
+    found = detect(data, gamma=0.9, frames=2)
+    assert found.markov is (not hidden)
+    if hidden:
+        assert found.revealed_by == "rewards"
+        assert next(iter(found.shares)).startswith(("previous reward", "reward over"))
+        assert [r.name for r in found.remedies if r.markov] == [
+            "1 frame, the previous action and its reward"
+        ]
+        assert detect(data, gamma=0.9, frames=0, rewards=False).markov is not False
 
 
 def test_settings_are_checked():
@@ -212,7 +252,7 @@ ANSWER = Detection(
     steps_needed=None,
     surrogate=False,
     notes=(),
-    remedies=(Remedy(2, False, True, 0.4, 0.0, 0.0, 0.1),),
+    remedies=(Remedy(2, False, False, True, 0.4, 0.0, 0.0, 0.1),),
 )
 
 
@@ -326,7 +366,7 @@ def test_memory_grows_with_the_kinds_of_steps_not_their_number(monkeypatch):
 
     def most(steps: int, stack: Stack) -> int:
         data = sample_chain(rng, *chain, steps).cut(10)
-        settings = Settings(0.9, replications=20, probes=2)
+        settings = Settings(0.9, replications=20, probes=2, resamples=20)
         return most_memory(lambda: tabular_evidence(stack.numbers(discretise(data)), settings, rng))
 
     for stack in (Stack(), Stack(2)):
@@ -379,7 +419,7 @@ def test_copies_are_as_noisy_as_the_data():
         transition[:60, :60] = 0.9 * rng.dirichlet(np.full(60, 0.2), 60)
         transition[:, 60] = 1.0 - transition.sum(axis=1)
         data = discretise(sample_chain(rng, transition, rng.normal(size=61), 200))
-        probes = copies.Probes(rng, 0, data.moves.n_pairs)
+        probes = copies.Probes(rng, 0, data.moves)
         simulator = copies.Simulator(data, probes, 0.9, rng)
         noise = []
         for rows, n in ((copies.rows_of(data, probes, 0.9), 1), (simulator.copies(20), 20)):

@@ -17,7 +17,7 @@ from tests.evidence.cases import random_chain, sample_chain, tmaze_always_right_
 
 
 def no_probes(data):
-    return Probes(np.random.default_rng(0), 0, data.moves.n_pairs)
+    return Probes(np.random.default_rng(0), 0, data.moves)
 
 
 def gaps(data: Discrete, probes: Probes, gamma: float, probe: int | None = None) -> Gaps:
@@ -82,8 +82,9 @@ def plain_gaps(data: Trajectories, memory: np.ndarray, n: int, gamma: float):
 
 
 @profile(max_examples=25)
-@given(st.integers(0, 10_000), st.booleans())
-def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
+@given(st.integers(0, 10_000), st.booleans(), st.integers(0, 4))
+def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse, probe):
+    """With memories of observations and actions, and (3 and 4) with those that see rewards too."""
     rng = np.random.default_rng(seed)
     n, steps, gamma = 3, 60, 0.9
     ends = rng.random(steps) < 0.2
@@ -99,22 +100,41 @@ def test_agrees_with_loops_with_memory_and_truncation(seed, as_sparse):
     )
     index = discretise(data)
     moves = index.moves
-    probes = Probes(rng, 3, moves.n_pairs)
-    pairs = moves.pair[moves.of_step]
+    probes = Probes(rng, 3, moves, n_paid=2)
     bits = []
     for t in range(steps):
         m = 0 if data.time[t] == 0 else bits[-1][1]
-        keep, flip = probes.keep[pairs[t]], probes.flip[pairs[t]]
+        keep, flip = probes.keep[moves.of_step[t]], probes.flip[moves.of_step[t]]
         bits.append((m, (m & keep) ^ flip))
-    memory = np.array([((m >> 1) & 1, (after >> 1) & 1) for m, after in bits])
+    memory = np.array([((m >> probe) & 1, (after >> probe) & 1) for m, after in bits])
     with pytest.MonkeyPatch.context() as patch:
         if as_sparse:
             patch.setattr(flows, "LARGEST_DENSE", 0)
-        found = gaps(index, probes, gamma, probe=1)
+        found = gaps(index, probes, gamma, probe=probe)
     expected = plain_gaps(data, memory, n, gamma)
     for ours, table in zip((found.total, found.by_memory), expected, strict=True):
         by_pair = table.reshape(n, 2, 2)[moves.observation, :, moves.action]  # [pair, memory]
         np.testing.assert_allclose(ours[0], by_pair, atol=1e-7)
+
+
+def test_luck_is_what_a_reward_says_beyond_what_is_seen():
+    """Paid more than other steps of the same kind, in an episode that goes on."""
+    data = Trajectories(
+        observation=[0, 0, 0, 0, 1, 0],
+        action=[0, 0, 0, 1, 0, 0],
+        reward=[1.0, 3.0, 5.0, 7.0, 9.0, 8.0],
+        terminated=[False, False, False, False, False, True],
+        next_observation=[0, 0, 0, 1, 0, 0],
+    )
+    moves = discretise(data).moves
+    assert moves.luck[moves.of_step].tolist() == [0, 0, 1, 0, 0, 0]
+    probes = Probes(np.random.default_rng(0), 20, moves, n_paid=20)
+    usual, lucky, other = (np.array([probes.keep[moves.of_step[t]]]) for t in (0, 2, 3))
+    of_actions = 2**20 - 1
+    assert usual & of_actions == lucky & of_actions != other & of_actions
+    assert usual >> 20 != lucky >> 20
+    none = discretise(data.replace(reward=np.array([0.1] * 3 + [7.0, 9.0, 8.0]))).moves
+    assert not none.luck.any()  # the mean of three times 0.1 is not quite 0.1
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
@@ -154,7 +174,7 @@ def test_very_many_episodes_are_weighted_in_blocks(monkeypatch):
 def test_a_portion_at_a_time_finds_what_all_at_once_does(monkeypatch):
     rng = np.random.default_rng(4)
     data = discretise(sample_chain(rng, *random_chain(rng), 300).cut(4))
-    probes = Probes(rng, 2, data.moves.n_pairs)
+    probes = Probes(rng, 2, data.moves)
     whole = gaps(data, probes, 0.9, probe=1)
     monkeypatch.setattr(copies, "ROWS_AT_ONCE", 70)
     assert len(list(rows_of(data, probes, 0.9))) >= 4

@@ -26,6 +26,7 @@ def detect(
     replications: int = 200,
     probes: int = 8,
     frames: int = 8,
+    rewards: bool = True,
     most: int = 2_000_000,
     json: bool = False,
     plot: Path | None = None,
@@ -52,6 +53,8 @@ def detect(
         replications: simulated copies behind the p-value.
         probes: random memories to try.
         frames: longest stack of observations to try as a remedy; 0 for none.
+        rewards: count past rewards as part of the past; with --no-rewards, what shows only in them
+            is taken for chance.
         most: of a log with more steps, look at this many, in episodes drawn at random.
         json: print JSON instead of text.
         plot: write a picture to this file.
@@ -82,6 +85,7 @@ def detect(
             replications=replications,
             probes=probes,
             frames=frames,
+            rewards=rewards,
             advance=advance,
         )
     notes = _notes(actor, hidden)

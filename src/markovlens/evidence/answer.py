@@ -16,6 +16,7 @@ class Remedy:
 
     frames: int
     previous_action: bool
+    previous_reward: bool
     markov: bool | None
     p_value: float
     discrepancy: float
@@ -25,6 +26,8 @@ class Remedy:
     @property
     def name(self) -> str:
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
+        if self.previous_reward:
+            return f"{frames}, the previous action and its reward"
         return frames + (" and the previous action" if self.previous_action else "")
 
 
@@ -46,7 +49,7 @@ class Detection:
     scale: float  # standard deviation of the return
     level: float
     tolerance: float
-    revealed_by: str
+    revealed_by: str  # "values", "memory", or "rewards" if only a memory of rewards shows it
     shares: dict[str, float]  # of the discrepancy, by what carries it
     method: str  # "discrete" or "continuous"
     steps: int
@@ -70,7 +73,7 @@ class Detection:
             if self.steps_needed is None:
                 return UNPAID if self.surrogate else "see the notes"
             return f"collect about {_rounded(self.steps_needed):,} steps in all and ask again"
-        advice = _remedy_advice(self.remedies)
+        advice = _remedy_advice(self.remedies, self.revealed_by == "rewards")
         return f"{advice} (the reward was not tested)" if self.surrogate else advice
 
     def to_dict(self) -> dict[str, object]:
@@ -108,6 +111,8 @@ class Detection:
 
 def _reason(found: Detection) -> str:
     if found.markov is False:
+        if found.revealed_by == "rewards":
+            return "values change when past rewards are remembered"
         if found.revealed_by == "memory":
             return "values change when a little of the past is remembered"
         return "TD and Monte Carlo values of the same observations differ"
@@ -136,9 +141,10 @@ def _remedy_line(remedy: Remedy) -> str:
     return f"{verdict}, p {remedy.p_value:.3g}, with memory {remedy.remembered:.4g}"
 
 
-def _remedy_advice(remedies: tuple[Remedy, ...]) -> str:
+def _remedy_advice(remedies: tuple[Remedy, ...], rewards: bool) -> str:
+    recurrent = "use a recurrent agent" + (" that sees its rewards" if rewards else "")
     if not remedies:
-        return "stack observations or use a recurrent agent"
+        return recurrent if rewards else f"stack observations or {recurrent}"
     for remedy in remedies:
         if remedy.markov:
             return f"{remedy.name} suffice"
@@ -146,10 +152,10 @@ def _remedy_advice(remedies: tuple[Remedy, ...]) -> str:
         if remedy.markov is None:
             return (
                 f"{remedy.name} may suffice, but this much data cannot show it; "
-                "collect more, or use a recurrent agent"
+                f"collect more, or {recurrent}"
             )
     longest = max(remedy.frames for remedy in remedies)
-    return f"needs memory beyond {longest} steps: use a recurrent agent"
+    return f"needs memory beyond {longest} steps: {recurrent}"
 
 
 def _rounded(number: int) -> int:

@@ -41,7 +41,7 @@ BLOCK = 100  # steps within which the errors of targets may be correlated
 NEIGHBOURS = 4
 MOST_NEIGHBOUR_COMPONENTS = 12  # beyond, the nearest are not near
 VALUE_COSINES, PRESENT_COSINES, PAST_COSINES = 60, 240, 150
-MOST_CROSSED = 120  # products of the last observation and action with the present
+MOST_CROSSED = 120  # products of the last observation, action and reward with the present
 
 
 def continuous_evidence(
@@ -57,7 +57,7 @@ def continuous_evidence(
     the episodes at a time.
     """
     gamma, level = settings.gamma, settings.level
-    inputs = inputs_of(data, stack, rng)
+    inputs = inputs_of(data, stack, settings.rewards, rng)
     fold, inner = _halves(rng, data), _halves(rng, data)
     values = Smooth(rng, inputs.present.width, VALUE_COSINES, (1.0, 2.5), products=True)
     weights = [_td_weights(data, inputs, values, gamma, fold == f) for f in (0, 1)]
@@ -98,6 +98,7 @@ def continuous_evidence(
         revealed_by="memory",
         shares=shares_of(shares, inputs.names),
         scale=scale,
+        rewards=inputs.rewards,
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float, Int
 
-from markovlens.evidence.discrete import Discrete
+from markovlens.evidence.discrete import Discrete, Moves
 
 ROWS_AT_ONCE = 400_000  # few enough to stay near the processor's caches
 NEGLIGIBLE = 1e-9  # discounts below this carry nothing over a cut
@@ -17,18 +17,26 @@ class Probes:
     """Random one-bit memories, 63 at most, updated together in the bits of one integer.
 
     For each (observation, action) a probe sets its bit to 0, to 1, keeps it or flips it, each with
-    probability 1/4: `m' = (m & keep) ^ flip`, whatever m was. A memory of a Markov process is
-    Markov together with it, so a probe can only reveal what is there.
+    probability 1/4: `m' = (m & keep) ^ flip`, whatever m was. The last `n_paid` do so for each
+    (observation, action, luck). A memory of a Markov process is Markov together with it, so a probe
+    can only reveal what is there.
     """
 
-    def __init__(self, rng: np.random.Generator, n: int, n_pairs: int):
-        self.n = n
-        self.keep = rng.integers(0, 2**n, n_pairs)
-        self.flip = rng.integers(0, 2**n, n_pairs)
+    def __init__(self, rng: np.random.Generator, n: int, moves: Moves, n_paid: int = 0):
+        self.n = n + n_paid
 
-    def __call__(self, bits: np.ndarray, pair: np.ndarray) -> np.ndarray:
-        """The bits after a step from a pair (observation, action)."""
-        return (bits & self.keep[pair]) ^ self.flip[pair]
+        def table() -> Int[np.ndarray, "K"]:
+            by_pair = rng.integers(0, 2**n, moves.n_pairs)[moves.pair]
+            if n_paid == 0:
+                return by_pair
+            by_luck = rng.integers(0, 2**n_paid, (moves.n_pairs, 2))[moves.pair, moves.luck]
+            return by_pair | by_luck << n
+
+        self.keep, self.flip = table(), table()
+
+    def __call__(self, bits: np.ndarray, move: np.ndarray) -> np.ndarray:
+        """The bits after a move."""
+        return (bits & self.keep[move]) ^ self.flip[move]
 
     def __getitem__(self, index: int) -> "Probe":
         return Probe(index, (self.keep >> index) & 1, (self.flip >> index) & 1)
@@ -39,15 +47,16 @@ class Probe:
     """One of the memories, by itself."""
 
     index: int
-    keep: Int[np.ndarray, "P"]
-    flip: Int[np.ndarray, "P"]
+    keep: Int[np.ndarray, "K"]
+    flip: Int[np.ndarray, "K"]
 
     def bit(self, bits: np.ndarray) -> np.ndarray:
         """What it holds, given the bits of all."""
         return (bits >> self.index) & 1
 
-    def after(self, bit: np.ndarray, pair: np.ndarray) -> np.ndarray:
-        return (bit & self.keep[pair]) ^ self.flip[pair]
+    def after(self, bit: Int[np.ndarray, "m"]) -> Int[np.ndarray, "K m"]:
+        """What it holds after every move, if it held `bit`."""
+        return (bit & self.keep[:, None]) ^ self.flip[:, None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +162,7 @@ def _watched(data: Discrete, probes: Probes, gamma: float, episodes: slice) -> R
         lanes = order[:n]
         row = start[lanes] + t
         move, now = moves.of_step[row], bits[lanes]
-        bits[lanes] = probes(now, moves.pair[move])
+        bits[lanes] = probes(now, move)
         history.add(lanes, move, data.reward[row], now)
         cut = data.truncated[row]
         history.cut(lanes[cut], data.next_observation[row[cut]])
@@ -215,7 +224,7 @@ class Simulator:
             draw = rng.random(len(lanes)) * self._count[o]
             pick = self._first[o] + draw.astype(np.int64)
             move = self._move[pick]
-            after, next_bits = moves.next_observation[move], self.probes(bits, moves.pair[move])
+            after, next_bits = moves.next_observation[move], self.probes(bits, move)
             over = after == end
             cut = ~over & ((limit[lanes] <= t) | (self._count[after] == 0))
             history.add(lanes, move, self._reward[pick], bits)

@@ -37,6 +37,7 @@ def detect(
     replications: int = 200,
     probes: int = 8,
     frames: int = 8,
+    rewards: bool = True,
     most: int = MOST_STEPS,
     advance: Advance = silent,
 ) -> Detection:
@@ -44,7 +45,8 @@ def detect(
 
     Compares Monte Carlo with TD(0) values of the same observations (the λ-discrepancy), plainly
     and with random one-bit memories. If the observations turn out not Markov, asks again with the
-    last 1 to `frames` of them stacked, without and with the previous action.
+    last 1 to `frames` of them stacked, without and with the previous action; or, if only past
+    rewards show it, with the previous action and reward.
 
     Arguments:
         data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
@@ -59,6 +61,8 @@ def detect(
             for discrete observations only.
         probes: how many random memories to try; for discrete observations only.
         frames: the longest stack to try; 0 for none.
+        rewards: whether the past has rewards in it, as well as observations and actions. If False,
+            something hidden that shows only in past rewards counts as chance.
         most: of data with more steps, this many are looked at, in episodes drawn at random.
 
     >>> import numpy as np
@@ -69,7 +73,7 @@ def detect(
     'Markov'
     """
     usual = DEFAULT_GAMMA if gamma is None else gamma
-    settings = Settings(usual, level, tolerance, replications, probes)  # checked before any work
+    settings = Settings(usual, level, tolerance, replications, probes, rewards)  # checked at once
     data, gamma, drawn = experience(data_or_env, steps, seed, policy, gamma, most=most)
     settings = replace(settings, gamma=gamma)
     if gamma == 1.0 and not data.terminated.any():
@@ -84,6 +88,7 @@ def detect(
     surrogate = not informative and not discrete
     if surrogate:
         pieces = pieces.replace(reward=pay_for_observations(data, rng).reward)
+        settings = replace(settings, rewards=False)
         notes.append("so the question was asked of the observations: do they predict themselves?")
     question = _Question(settings, discretise(pieces) if discrete else pieces, rng)
     evidence = question.ask(advance=advance)
@@ -97,9 +102,12 @@ def detect(
             "most observations were seen only a few times: so the test can find something hidden, "
             "but not that there is nothing"
         )
+    revealed_by = evidence.revealed_by
+    if markov is False and evidence.rewards and question.needs_rewards():
+        revealed_by = "rewards"
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
-        remedies = _remedies(question, frames)
+        remedies = _remedies(question, frames, revealed_by == "rewards")
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -111,7 +119,7 @@ def detect(
         scale=evidence.scale,
         level=level,
         tolerance=tolerance,
-        revealed_by=evidence.revealed_by,
+        revealed_by=revealed_by,
         shares=evidence.shares,
         method="discrete" if discrete else "continuous",
         steps=len(data),
@@ -157,6 +165,12 @@ class _Question:
         )
         return replace(self, settings=less)
 
+    def needs_rewards(self) -> bool:
+        """Whether a past without rewards would not have shown it."""
+        quick = self.quickly()
+        without = replace(quick, settings=replace(quick.settings, rewards=False))
+        return without.verdict(without.ask()) is not False
+
 
 def _steps_needed(
     markov: bool | None, evidence: Evidence, settings: Settings, steps: int
@@ -188,22 +202,25 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     return [], True
 
 
-def _remedies(question: _Question, frames: int) -> tuple[Remedy, ...]:
+def _remedies(question: _Question, frames: int, rewards: bool) -> tuple[Remedy, ...]:
     """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
     found: list[Remedy] = []
     quick = question.quickly()
     for k in range(1, frames + 1):
-        for previous_action in (False, True):
-            if (k, previous_action) == (1, False):
+        plain, with_action = Stack(k), Stack(k, previous_action=True)
+        stacks = [replace(with_action, previous_reward=True)] if rewards else [plain, with_action]
+        for stack in stacks:
+            if stack == PRESENT:
                 continue
             try:
-                evidence = quick.ask(Stack(k, previous_action))
+                evidence = quick.ask(stack)
             except TooThin:  # episodes are shorter than this
                 return tuple(found)
             found.append(
                 Remedy(
                     frames=k,
-                    previous_action=previous_action,
+                    previous_action=stack.previous_action,
+                    previous_reward=stack.previous_reward,
                     markov=quick.verdict(evidence),
                     p_value=evidence.p_value,
                     discrepancy=evidence.discrepancy.value,
@@ -211,6 +228,6 @@ def _remedies(question: _Question, frames: int) -> tuple[Remedy, ...]:
                     upper=evidence.upper,
                 )
             )
-        if any(remedy.markov is not False for remedy in found[-2:]):
+        if any(remedy.markov is not False for remedy in found[-len(stacks) :]):
             break
     return tuple(found)

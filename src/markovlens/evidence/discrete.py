@@ -4,20 +4,26 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from markovlens.evidence.trajectories import Trajectories
 
 VISITS = 20  # on average, of things that are counted
+SAME_PAY = 1e-9  # of the largest: rewards this near are the same
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The distinct (observation, action, next observation), sorted; K of them, from P pairs."""
+    """The distinct (observation, action, next observation, luck), sorted; K of them, from P pairs.
+
+    Luck is whether a step was paid more than such steps are on average: what its reward says beyond
+    observations and action.
+    """
 
     of_step: Int[np.ndarray, "N"]
     next_observation: Int[np.ndarray, "K"]  # n_observations where the episode terminated
     pair: Int[np.ndarray, "K"]  # which (observation, action) it starts from
+    luck: Int[np.ndarray, "K"]  # 0 or 1
     observation: Int[np.ndarray, "P"]  # of each pair
     action: Int[np.ndarray, "P"]
 
@@ -56,9 +62,21 @@ class Discrete:
     def moves(self) -> Moves:
         after = self.n_observations + 1
         key = (self.observation * self.n_actions + self.action) * after + self.next_observation
+        lucky = self._lucky(key)
+        key *= 2
+        key += lucky
         kinds, of_step = numbered(key)
-        pairs, pair = np.unique(kinds // after, return_inverse=True)
-        return Moves(of_step, kinds % after, pair, pairs // self.n_actions, pairs % self.n_actions)
+        pairs, pair = np.unique(kinds // (2 * after), return_inverse=True)
+        action = pairs % self.n_actions
+        return Moves(of_step, kinds // 2 % after, pair, kinds % 2, pairs // self.n_actions, action)
+
+    def _lucky(self, key: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
+        """Where a step was paid more than the mean of its kind, and the episode goes on."""
+        _, kind = numbered(key)
+        usual = np.bincount(kind, self.reward) / np.bincount(kind)
+        largest = max(abs(self.reward.min()), abs(self.reward.max()))
+        more = usual[kind] < self.reward - SAME_PAY * largest
+        return more & (self.next_observation < self.n_observations)
 
 
 def discretise(trajectories: Trajectories) -> Discrete:

@@ -51,7 +51,7 @@ def reproducibility(data: Discrete, gamma: float, rng: np.random.Generator) -> f
     The mean over halvings of the correlation between the halves, weighted by visits; -1, less than
     what noise gives, if there was nothing to find, as when no step was paid.
     """
-    blocks = Blocks(data, rows_of(data, Probes(rng, 0, data.moves.n_pairs), gamma))
+    blocks = Blocks(data, rows_of(data, Probes(rng, 0, data.moves), gamma))
     weights = np.bincount(data.moves.pair[data.moves.of_step])
     first, second = _halves(blocks, gamma, rng)
     alike = (first * second) @ weights

@@ -17,6 +17,7 @@ class Settings:
     tolerance: float = 0.1
     replications: int = 200
     probes: int = 8
+    rewards: bool = True  # whether past rewards are part of the past
     resamples: int = 200  # of episodes, for the interval; 0 takes its noise from the copies
 
     def __post_init__(self) -> None:
@@ -53,16 +54,17 @@ class Evidence:
     shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
     scale: float  # standard deviation of the return
     thin: bool = False  # too few visits to any one observation to say that nothing is hidden
+    rewards: bool = False  # past rewards were looked at, and might have told something new
 
 
 class TooThin(ValueError):
     """The data cannot bear the question, however it is put."""
 
 
-def spread(returns: Float[np.ndarray, "N"]) -> float:
-    """The standard deviation of returns; 0 if they differ by rounding only."""
-    found = float(returns.std())
-    return found if found > 1e-9 * float(np.abs(returns).max()) else 0.0
+def spread(values: Float[np.ndarray, "N"]) -> float:
+    """The standard deviation of returns or rewards; 0 if they differ by rounding only."""
+    found = float(values.std())
+    return found if found > 1e-9 * float(np.abs(values).max()) else 0.0
 
 
 def shares_of(parts: Float[np.ndarray, "n"], names: tuple[str, ...]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from markovlens.evidence.columns import ROWS_AT_ONCE, Made, Rows, beside, lag
 from markovlens.evidence.features import Normalise
-from markovlens.evidence.finding import TooThin
+from markovlens.evidence.finding import TooThin, spread
 from markovlens.evidence.history import decayed_past
 from markovlens.evidence.stacking import PRESENT, Stack
 from markovlens.evidence.trajectories import Trajectories
@@ -30,12 +30,14 @@ class Inputs:
     following: Made  # [N, d]
     past: Made  # [N, p], of whole episodes at a time
     names: tuple[str, ...]  # of the columns of `past`
+    rewards: bool  # whether rewards are among them
     usable: Bool[np.ndarray, "N"]  # rows with a past, and with a full stack
     portions: tuple[slice, ...]  # of all rows, whole episodes each
 
 
-def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inputs:
-    """The past is the last observation and action, and fading memories of older ones.
+def inputs_of(data: Trajectories, stack: Stack, rewards: bool, rng: np.random.Generator) -> Inputs:
+    """The past is the last observation, action and, if asked, reward, and fading memories of older
+    ones.
 
     The first steps of an episode are not usable until the stack of observations is full. Scales
     are those of `SCALED_BY` steps, or of fewer where observations are wide.
@@ -51,11 +53,12 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
         )
     now, then = stack.vectors(data)
     action, action_names = _actions(data)
-    both = beside([now, action])
-    previous = lag(both, time, 1)
+    paid = _pay(data) if rewards else None
+    lived = beside([now, action] if paid is None else [now, action, paid])
+    previous = lag(lived, time, 1)
 
     def past_of(rows: Rows) -> Float[np.ndarray, "n p"]:
-        values = both[rows]
+        values = lived[rows]
         fading = [decayed_past(values, time[rows], decay) for decay in DECAYS]
         return np.hstack([previous[rows], *fading])
 
@@ -73,7 +76,7 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
 
     alone = stack.reach == 0
     shown = data.entry_names if alone else [f"entry {i}" for i in range(now.width)]
-    entries = [*shown, *action_names]
+    entries = [*shown, *action_names, *([] if paid is None else ["reward"])]
     names = [f"previous {name}" for name in entries]
     for decay in DECAYS:
         names += [f"{name} over ~{round(1 / (1 - decay))} steps" for name in entries]
@@ -82,6 +85,7 @@ def inputs_of(data: Trajectories, stack: Stack, rng: np.random.Generator) -> Inp
         following=Made(lambda rows: normal(then[rows])),
         past=Made(past),
         names=tuple(names[i] for i in news.kept),
+        rewards=paid is not None,
         usable=usable,
         portions=tuple(data.portions(ROWS_AT_ONCE)),
     )
@@ -142,6 +146,12 @@ class _News:
     ) -> Float[np.ndarray, "N q"]:
         left = past - self._mean - (seen - self._centre) / self._unit @ self._weights
         return np.clip(left[:, self.kept] / self._spread[self.kept], -FARTHEST, FARTHEST)
+
+
+def _pay(data: Trajectories) -> Float[np.ndarray, "N"] | None:
+    """Rewards less the mean of those that have a future; None if they are all the same."""
+    going = data.reward[~data.terminated]
+    return data.reward - going.mean() if len(going) and spread(going) > 0.0 else None
 
 
 def _actions(data: Trajectories) -> tuple[Made, list[str]]:

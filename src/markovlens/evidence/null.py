@@ -24,11 +24,13 @@ def tabular_evidence(
     The same statistics, with all their finite-sample bias, are computed on the data and on
     simulated copies that are Markov by construction; the p-value is the rank of the data among
     them. Besides the plain observations, random memories are tried: whether TD and Monte Carlo
-    values differ with them, and whether values depend on what they hold. The copies' loudest voice
-    is what the data's loudest has to beat.
+    values differ with them, and whether values depend on what they hold. Where rewards say what
+    observations and actions do not, as many memories again that also see them. The copies' loudest
+    voice is what the data's loudest has to beat.
     """
     gamma, replications = settings.gamma, settings.replications
-    probes = Probes(rng, settings.probes, data.moves.n_pairs)
+    rewards = settings.rewards and bool(data.moves.luck.any())
+    probes = Probes(rng, settings.probes, data.moves, settings.probes if rewards else 0)
     kinds = [None, *(probes[i] for i in range(probes.n))]
     observed = rows_of(data, probes, gamma)
     final = final_values(data, observed, 1)
@@ -72,6 +74,7 @@ def tabular_evidence(
         shares=by_observation if winner == 0 else shares[winner],
         scale=spread(returns),
         thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
+        rewards=rewards,
     )
 
 

@@ -1,4 +1,4 @@
-"""The same steps seen with the last few observations, and the last action, side by side."""
+"""The same steps seen with the last few observations, action and reward, side by side."""
 
 from dataclasses import dataclass, replace
 
@@ -6,32 +6,36 @@ import numpy as np
 from jaxtyping import Int
 
 from markovlens.evidence.columns import Column, Made, beside, lag
-from markovlens.evidence.discrete import Discrete, numbered
+from markovlens.evidence.discrete import Discrete, numbered, visited
+from markovlens.evidence.finding import TooThin
 from markovlens.evidence.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What to see at once: the last `frames` observations and, if asked, the last action."""
+    """What to see at once: the last `frames` observations and, if asked, the last action and what
+    was paid for it."""
 
     frames: int = 1
     previous_action: bool = False
+    previous_reward: bool = False
 
     @property
     def reach(self) -> int:
         """Steps from the start of an episode until the stack is full."""
-        return max(self.frames - 1, int(self.previous_action))
+        return max(self.frames - 1, int(self.previous_action or self.previous_reward))
 
     def vectors(self, data: Trajectories) -> tuple[Made, Made]:
-        """`[o_t, o_{t-1}, …, o_{t-frames+1}, a_{t-1}]` of every step, and of what follows it.
+        """`[o_t, o_{t-1}, …, o_{t-frames+1}, a_{t-1}, r_{t-1}]` of every step, and of what follows.
 
         What lies before the start of an episode is filled with -1.
         """
-        action, time = data.action, data.time
+        time = data.time
         frames: list[Column] = [lag(data.observation, time, j) for j in range(self.frames)]
         now, then = frames, [data.next_observation, *frames[:-1]]
-        if self.previous_action:
-            now, then = [*now, lag(action, time, 1)], [*then, action]
+        asked = ((self.previous_action, data.action), (self.previous_reward, data.reward))
+        for column in (column for wanted, column in asked if wanted):
+            now, then = [*now, lag(column, time, 1)], [*then, column]
         return beside(now), beside(then)
 
     def numbers(self, data: Discrete) -> Discrete:
@@ -53,6 +57,11 @@ class Stack:
         behind = [(data.observation, data.n_observations, j) for j in range(1, self.frames)]
         if self.previous_action:
             behind.append((data.action, data.n_actions, 1))
+        if self.previous_reward:
+            paid, reward = numbered(data.reward)
+            if not visited(len(paid), len(reward)):
+                raise TooThin("rewards take too many values to be counted")
+            behind.append((reward, len(paid), 1))
         for values, kinds, steps in behind:
             now, then = earlier(values, steps), earlier(values, steps - 1)[going]
             _, index = numbered(index * (kinds + 1) + np.concatenate([now, then]))

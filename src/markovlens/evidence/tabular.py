@@ -101,7 +101,7 @@ class Sums:
         moves, bit = self.data.moves, np.arange(self.m)
         pair, after = moves.pair[:, None], moves.next_observation[:, None]
         source = pair * self.m + bit
-        target = after * self.m + (bit if self.probe is None else self.probe.after(bit, pair))
+        target = after * self.m + (bit if self.probe is None else self.probe.after(bit))
         going = np.flatnonzero(target < self.data.n_observations * self.m)
         n, r = len(going), len(self.count)
         flow = self.new_flow()
