@@ -43,6 +43,13 @@ def remember() -> Env:
     return TimeLimit(Tabular(Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=0.9)), 10)
 
 
+def learn_the_arm() -> Env:
+    """Ten steps; one of two arms pays 1, another one each episode, and nothing but pay tells."""
+    T = np.tile(np.eye(2), (2, 1, 1))
+    R, Phi = np.eye(2), np.ones((2, 1))
+    return TimeLimit(Tabular(Pomdp(T=T, R=R, Phi=Phi, p0=[0.5, 0.5], gamma=0.9)), 10)
+
+
 class Aim(Env):
     """One step; the reward is how near a number comes to 0.5, at most 0."""
 

@@ -26,11 +26,13 @@ def test_gymnasium_ids_are_told_from_our_names():
     )
 
 
+@pytest.mark.parametrize("previous", [False, True])
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
-def test_a_host_rollout_is_consistent(name):
+def test_a_host_rollout_is_consistent(name, previous):
     """Memories are those of the network over the stored sequence; a new episode starts where the
     last step ended one; final observations are not the next episode's first."""
-    env = GymnasiumVector(name, n=4)
+    config = PPOConfig(env=name, previous_action=previous, previous_reward=previous)
+    env = host_env(config)
     sizes = env.observation_space.flat_size, env.action_space.flat_size
     network = actor_critic(*sizes, 8, 2, "gru", np.random.default_rng(0))
     player = Player(env, seed=0)

@@ -19,7 +19,7 @@ from markovlens.agents.folder import CHECKPOINT, RunFolder
 from markovlens.agents.program import Program
 from markovlens.agents.run import load_run
 from markovlens.agents.training import Diverged, train, train_together
-from tests.agents.probes import Aim, Steady, bandit, delay, remember
+from tests.agents.probes import Aim, Steady, bandit, delay, learn_the_arm, remember
 
 SMALL = PPOConfig(env="tmaze-2", latent=8, n_steps=16, steps=64 * 20)
 
@@ -45,6 +45,15 @@ def test_probes_are_solved(make_probe, algo, best):
     run = train(config, env=make_probe())
     played = evaluate(run, episodes=50, greedy=True)
     assert played["return"].mean() > best - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sees_rewards", [False, True])
+def test_what_only_rewards_tell_is_learnt_by_who_sees_them(sees_rewards):
+    config = PPOConfig(algo="rnn", latent=16, steps=512 * 60, entropy_weight=0.0)
+    config = replace(config, previous_action=True, previous_reward=sees_rewards)
+    got = evaluate(train(config, env=learn_the_arm()), episodes=200)["return"].mean()
+    assert got > 9.0 if sees_rewards else got < 6.5  # at best 9.5, and 5
 
 
 @pytest.mark.slow
@@ -121,6 +130,14 @@ def test_a_finished_run_is_not_trained_again(finished):
     same_networks(run, again)
     assert load_run(folder).metrics.equals(run.metrics)
     assert checkpoint == (folder / CHECKPOINT).read_bytes()
+
+
+def test_a_run_of_a_version_with_fewer_options_goes_on(finished, tmp_path):
+    copy = shutil.copytree(finished[1], tmp_path / "copy")
+    config = (copy / "config.toml").read_text()
+    assert "previous_reward = false\n" in config
+    (copy / "config.toml").write_text(config.replace("previous_reward = false\n", ""))
+    same_networks(finished[0], train(SMALL, seeds=[0, 1], out=copy))
 
 
 def test_what_made_a_finished_run_stays_written_down(finished, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from markovlens.envs.adapters.from_gymnasium import GymnasiumVector
+from markovlens.envs.adapters.from_gymnasium import GymnasiumVector, WithPrevious
 from markovlens.envs.spaces import Binary, Box, Discrete
 
 
@@ -82,6 +82,32 @@ def test_masked_cartpole():
         assert (all_of_it.observation[:, [0, 2]] == part.observation).all()
         assert (all_of_it.next_observation[:, [0, 2]] == part.next_observation).all()
         assert (all_of_it.terminated == part.terminated).all()
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "Pendulum-v1"])
+def test_what_was_done_and_paid_before_is_appended(name):
+    """Numbers and vectors; zeros where an episode starts, but not in what the last step led to."""
+    plain, more = (GymnasiumVector(name, n=2) for _ in range(2))
+    more = WithPrevious(more, action=True, reward=True)
+    size, numbers = plain.observation_space.flat_size, isinstance(plain.action_space, Discrete)
+    extra = plain.action_space.flat_size + 1
+    assert more.observation_space == Box((size + extra,))
+    assert more.reset(seed=1)[:, size:].tolist() == [[0.0] * extra] * 2
+    plain.reset(seed=1)
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(250):
+        action = rng.integers(0, 4, 2) if numbers else rng.normal(size=(2, 1)).astype(np.float32)
+        step, shown = plain.step(action), more.step(action)
+        ended = step.terminated | step.truncated
+        done = np.eye(4)[action] if numbers else action
+        before = np.column_stack([done, step.reward])
+        np.testing.assert_array_equal(shown.next_observation[:, size:], before)
+        np.testing.assert_array_equal(shown.observation[~ended][:, size:], before[~ended])
+        assert not shown.observation[ended][:, size:].any()
+        seen = np.eye(size)[step.observation] if numbers else step.observation
+        np.testing.assert_array_equal(shown.observation[:, :size], seen)
+        ends += ended.sum()
+    assert ends
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from markovlens.envs.rocksample import RockSample
 from markovlens.envs.spaces import Binary, Box
 from markovlens.envs.statistics import EpisodeStatistics, RewardScale
 from markovlens.envs.tmaze import RIGHT, TMaze
-from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction
+from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction, PreviousReward
 
 
 def test_the_previous_action_is_appended():
@@ -22,6 +22,18 @@ def test_the_previous_action_is_appended():
     assert observation.tolist() == [float(i == colour) for i in range(5)] + [0.0] * 4
     _, step = env.step(jax.random.key(1), state, jnp.int32(RIGHT))
     assert step.observation.tolist() == [*(0, 0, 1, 0, 0), *(0, 0, 1, 0)]
+
+
+def test_the_previous_reward_is_appended():
+    env = PreviousReward(PreviousAction(TMaze(1)))
+    assert env.observation_space == Box((5 + 4 + 1,))
+    state, observation = env.reset(jax.random.key(0))
+    assert observation[5:].tolist() == [0.0] * 5
+    colour = int(observation.argmax())
+    for action in (RIGHT, RIGHT, colour):  # up for the first colour, down for the second
+        state, step = env.step(jax.random.key(1), state, jnp.int32(action))
+    assert step.terminated
+    assert step.observation[-1] == step.reward == 4.0
 
 
 def test_masked_entries_are_gone():
@@ -63,7 +75,8 @@ def test_full_view_of_a_wrapped_environment():
 
 def test_wrappers_forward_what_they_do_not_change():
     inner = TimeLimit(TMaze(3, gamma=0.8), 7)
-    for env in (PreviousAction(inner), MaskObservation(inner, (0,)), FullyObserved(inner)):
+    views = PreviousAction(inner), PreviousReward(inner), MaskObservation(inner, (0,))
+    for env in (*views, FullyObserved(inner)):
         assert (env.gamma, env.time_limit, env.shortest_episode) == (0.8, 7, 5)
         assert env.action_space == inner.action_space
         assert env.full_observation_space == Box((7,), 0.0, 1.0)

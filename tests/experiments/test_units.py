@@ -160,7 +160,7 @@ def test_every_agent_is_tried_on_its_environment_before_anything_is_trained(tmp_
     def executor(results, units, progress):
         raise AssertionError("something was trained")
 
-    with pytest.raises(ValueError, match="neither previous_action nor full_view"):
+    with pytest.raises(ValueError, match="Gymnasium environments have no full_view"):
         sweep(file, tmp_path / "out", executor=executor)
 
 

@@ -75,6 +75,8 @@ class PPOConfig:
     """Minibatches a pass, each of whole sequences: must divide n_envs."""
     previous_action: bool | None = None
     """Whether the observation includes the action before."""
+    previous_reward: bool | None = None
+    """Whether the observation includes the reward before."""
     scale_rewards: bool | None = None
     """Whether rewards are divided by the running sd of the discounted return."""
     full_view: bool = False
@@ -215,7 +217,12 @@ class PaperSettings(NamedTuple):
     algos: dict[Algo, dict[str, Any]]
 
 
-_PLAIN = {"previous_action": False, "scale_rewards": False, "feed_again": ()}
+_PLAIN = {
+    "previous_action": False,
+    "previous_reward": False,
+    "scale_rewards": False,
+    "feed_again": (),
+}
 
 PAPER = (
     PaperSettings(

@@ -107,7 +107,7 @@ class RunFolder:
                 f"{file} has format {table.get('format')!r}, this version of markovlens reads "
                 f"{FORMAT}: open it with the version that meta.json names"
             )
-        base = config_from(table["config"])
+        base = config_from(table["config"]).resolve()  # what an older version did not know
         return [
             RunSpec(replace(base, **{k: v for k, v in run.items() if k != "seed"}), run["seed"])
             for run in table["runs"]

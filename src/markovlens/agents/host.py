@@ -115,19 +115,22 @@ def own_name(env: Env) -> str:
 
 def host_env(config: PPOConfig) -> "HostVectorEnv":
     """The N copies that a run steps."""
-    if config.previous_action or config.full_view:
-        raise ValueError("Gymnasium environments have neither previous_action nor full_view")
+    if config.full_view:
+        raise ValueError("Gymnasium environments have no full_view: they do not show their state")
     try:
-        from markovlens.envs.adapters.from_gymnasium import GymnasiumVector
+        from markovlens.envs.adapters.from_gymnasium import GymnasiumVector, WithPrevious
     except ImportError:
         raise ValueError(f"{config.env} needs Gymnasium: pip install 'markovlens[gym]'") from None
     import gymnasium
 
     try:
         gamma = GYMNASIUM_GAMMA if config.gamma is None else config.gamma
-        return GymnasiumVector(config.env, config.n_envs, gamma, config.hide)
+        env = GymnasiumVector(config.env, config.n_envs, gamma, config.hide)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from None
+    if not (config.previous_action or config.previous_reward):
+        return env
+    return WithPrevious(env, bool(config.previous_action), bool(config.previous_reward))
 
 
 class HostProgram:

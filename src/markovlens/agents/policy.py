@@ -33,8 +33,13 @@ class RunPolicy(eqx.Module):
 
     def __init__(self, run: Run, index: int = 0):
         config = run.specs[index].config
-        if config.previous_action or config.full_view:
-            what = "its previous action" if config.previous_action else "the whole state"
+        sees_more = {
+            "its previous action": config.previous_action,
+            "its previous reward": config.previous_reward,
+            "the whole state": config.full_view,
+        }
+        if any(sees_more.values()):
+            what = next(name for name, seen in sees_more.items() if seen)
             raise ValueError(
                 f"this run also sees {what}, so it does not act on the observation alone; "
                 "train one that does"

@@ -29,7 +29,7 @@ from markovlens.envs.registry import make
 from markovlens.envs.spaces import Space
 from markovlens.envs.statistics import Episodes, EpisodeStatistics, RewardScale
 from markovlens.envs.vector import VectorState, vector_reset
-from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction
+from markovlens.envs.wrappers import FullyObserved, MaskObservation, PreviousAction, PreviousReward
 
 RUNS = PartitionSpec("run")  # the first axis of everything is over the runs
 
@@ -84,7 +84,9 @@ def agent_env(config: PPOConfig, seed: int, env: Env | None = None) -> Env:
         env = FullyObserved(env)
     if config.hide:
         env = MaskObservation(env, config.hide)
-    return PreviousAction(env) if config.previous_action else env
+    if config.previous_action:
+        env = PreviousAction(env)
+    return PreviousReward(env) if config.previous_reward else env
 
 
 def new_network(

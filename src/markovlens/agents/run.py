@@ -69,8 +69,8 @@ class Run:
 
         `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
         drawn with `key`. The observation is one of `run.env().observation_space`: with the previous
-        action in it, if the agent was trained so. For a Gymnasium environment the action is as that
-        takes it.
+        action or reward appended, if the agent was trained so, zeros at the start. For a Gymnasium
+        environment the action is as that takes it.
 
         >>> action, memory = run.act(observation)  # doctest: +SKIP
         >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP

@@ -36,6 +36,28 @@ class PreviousAction(Wrapper[State, Noise]):
         return None, _showing(step, both)
 
 
+class PreviousReward(Wrapper[State, Noise]):
+    """Appends the last reward to the flattened observation; zero at the start.
+
+    For where something is hidden that only rewards show, as which arm of a bandit is the good one.
+    """
+
+    env: Env[State, Noise]
+
+    @property
+    def observation_space(self) -> Space:
+        return Box((self.env.observation_space.flat_size + 1,))
+
+    def begin(self, inner: State, observation: Array) -> tuple[Any, Array]:
+        return None, self._beside(observation, jnp.float32(0.0))
+
+    def follow(self, memory: Any, inner: State, action: Array, step: Step) -> tuple[Any, Step]:
+        return None, _showing(step, self._beside(step.observation, step.reward))
+
+    def _beside(self, observation: Array, reward: Float[Array, ""]) -> Float[Array, "n"]:
+        return jnp.append(self.env.observation_space.flatten(observation), reward)
+
+
 class MaskObservation(Wrapper[State, Noise]):
     """Hides some of the observation: drops the entries `hidden` of the flattened observation.
 

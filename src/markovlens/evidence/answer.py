@@ -103,7 +103,8 @@ class Detection:
             top = list(self.shares.items())[:5]
             carried = ", ".join(f"{name} ({share:.0%})" for name, share in top)
             lines.append(f"  carried by     {carried}")
-        lines += [f"  {'with ' + r.name:<38} {_remedy_line(r)}" for r in self.remedies]
+        width = max((len(remedy.name) for remedy in self.remedies), default=0)
+        lines += [f"  with {r.name:<{width}}  {_remedy_line(r)}" for r in self.remedies]
         lines += [f"  note: {note}" for note in self.notes]
         lines.append(f"  next: {self.advice}")
         return "\n".join(lines)

@@ -15,7 +15,7 @@ from markovlens.envs.adapters.gymnasium_spaces import (
     observations_from_gymnasium,
 )
 from markovlens.envs.registry import GYMNASIUM_GAMMA
-from markovlens.envs.spaces import Binary, Box, Space, kept_entries
+from markovlens.envs.spaces import Binary, Box, Discrete, Space, kept_entries
 
 
 class HostStep(NamedTuple):
@@ -126,12 +126,58 @@ class GymnasiumVector:
         observation = observations_from_gymnasium(self._space, raw)
         if self._kept is None:
             return observation
-        if observation.ndim == 1:  # numbers: masked one-hot, as everything flat is
-            observation = np.eye(self._inner_space.flat_size, dtype=np.float32)[observation]
-        return observation.reshape(len(observation), -1)[:, self._kept].astype(np.float32)
+        return _flat(self._inner_space, observation)[:, self._kept]
 
     def close(self) -> None:
         self._envs.close()
+
+
+class WithPrevious:
+    """A `HostVectorEnv` whose flat observations end with what was done and paid before.
+
+    That is the action (one-hot if it is a number), its reward, or both; zeros at the start.
+
+    >>> env = WithPrevious(GymnasiumVector("CartPole-v1", n=4), action=True, reward=True)
+    >>> env.reset(seed=0).shape
+    (4, 7)
+    """
+
+    def __init__(self, env: HostVectorEnv, action: bool, reward: bool):
+        self._env, self._action, self._reward = env, action, reward
+        self.n, self.gamma, self.action_space = env.n, env.gamma, env.action_space
+        self._extra = action * env.action_space.flat_size + reward
+        self.observation_space: Space = Box((env.observation_space.flat_size + self._extra,))
+
+    def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
+        return self._beside(self._env.reset(seed), np.zeros((self.n, self._extra)))
+
+    def step(self, actions: Any) -> HostStep:
+        step = self._env.step(actions)
+        columns = [_flat(self.action_space, np.asarray(actions))] if self._action else []
+        columns += [step.reward[:, None]] if self._reward else []
+        before = np.hstack(columns)
+        ended = step.terminated | step.truncated
+        return step._replace(
+            observation=self._beside(step.observation, np.where(ended[:, None], 0.0, before)),
+            next_observation=self._beside(step.next_observation, before),
+        )
+
+    def outside(self, actions: Any) -> np.ndarray:
+        return self._env.outside(actions)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _beside(self, observation: np.ndarray, before: np.ndarray) -> Float[np.ndarray, "N n"]:
+        seen = _flat(self._env.observation_space, observation)
+        return np.hstack([seen, before.astype(np.float32)])
+
+
+def _flat(space: Space, values: np.ndarray) -> Float[np.ndarray, "N n"]:
+    """What `space.flatten` makes of each, by NumPy."""
+    if isinstance(space, Discrete):
+        return np.eye(space.n, dtype=np.float32)[values]
+    return values.reshape(len(values), -1).astype(np.float32)
 
 
 def _copies(source: str | Callable[[], gymnasium.Env], n: int) -> VectorEnv:
