@@ -107,7 +107,14 @@ class Case:
         self.markov, self.sample, self.gamma, self.steps = markov, sample, gamma, steps
 
 
-def gymnasium_env(name: str, mask: tuple[int, ...] = (), show: Callable[[int], int] | None = None):
+def gymnasium_env(
+    name: str,
+    mask: tuple[int, ...] = (),
+    show: Callable[[int], int] | None = None,
+    secret_sign: bool = False,
+):
+    """With `secret_sign`, what is paid is charged in half of the episodes: only rewards tell."""
+
     def sample(steps: int, seed: int) -> Trajectories:
         import gymnasium
 
@@ -116,6 +123,9 @@ def gymnasium_env(name: str, mask: tuple[int, ...] = (), show: Callable[[int], i
             space = gymnasium.spaces.Discrete(env.observation_space.n)
             env = gymnasium.wrappers.TransformObservation(env, show, space)
         data = collect(env, steps, seed=seed)
+        if secret_sign:
+            signs = np.random.default_rng([seed, 78]).choice([-1.0, 1.0], data.n_episodes)
+            data = data.replace(reward=data.reward * signs[data.episode])
         return data.hide(mask) if mask else data
 
     return sample
@@ -134,8 +144,9 @@ def ours(name: str, fully_observed: bool = False):
     return sample
 
 
-def random_mdp(blocks: int = 1):
-    """Eight random states and an end; with `blocks`, each state is shown in several ways."""
+def random_mdp(blocks: int = 1, noise: float = 0.0):
+    """Eight random states and an end; with `blocks`, each state is shown in several ways, and with
+    `noise` the pay is not certain."""
 
     def sample(steps: int, seed: int) -> Trajectories:
         from markovlens.envs.tabular import Tabular
@@ -150,9 +161,20 @@ def random_mdp(blocks: int = 1):
         Phi = np.kron(np.eye(n), rng.dirichlet(np.ones(blocks), n).mean(0)[None])
         p0 = np.append(np.full(n - 1, 1 / (n - 1)), 0.0)
         env = Tabular(Pomdp(T=T, R=R, Phi=Phi, p0=p0, gamma=0.95))
-        return collect(env, steps, seed=seed, gamma=0.95)
+        data = collect(env, steps, seed=seed, gamma=0.95)
+        return data.replace(reward=data.reward + noise * rng.normal(size=len(data)))
 
     return sample
+
+
+def redrawn_bandit(steps: int, seed: int) -> Trajectories:
+    """One of three arms pays; which one is drawn for every episode, of some ten steps."""
+    rng = np.random.default_rng([seed, 79])
+    over = rng.random(steps) < 0.1
+    over[-1] = True
+    good = rng.integers(0, 3, steps)[np.cumsum(over) - over]
+    arm = rng.choice(3, steps, p=rng.dirichlet(np.full(3, 2.0)))
+    return Trajectories(np.zeros(steps, dtype=int), arm, (arm == good).astype(float), over)
 
 
 def merged_lake(cell: int) -> int:
@@ -166,6 +188,8 @@ CONTINUOUS = {
     "Acrobot",
     "CartPole without velocities",
     "Acrobot without velocities",
+    "Pendulum",
+    "Pendulum with a secret sign",
 }
 CASES = {
     "FrozenLake": Case(True, gymnasium_env("FrozenLake-v1")),
@@ -173,21 +197,27 @@ CASES = {
     "Taxi": Case(True, gymnasium_env("Taxi-v4"), steps=(20_000, 50_000)),
     "random MDPs": Case(True, random_mdp(), gamma=0.95),
     "block MDPs": Case(True, random_mdp(blocks=3), gamma=0.95),
+    "random MDPs, noisy pay": Case(True, random_mdp(noise=1.0), gamma=0.95),
     "RockSample(3,3) in full": Case(True, ours("rocksample-3-3", fully_observed=True)),
     "CartPole": Case(True, gymnasium_env("CartPole-v1"), steps=STEPS[1:]),
     "Acrobot": Case(True, gymnasium_env("Acrobot-v1"), steps=STEPS[1:]),
+    "Pendulum": Case(True, gymnasium_env("Pendulum-v1"), steps=STEPS[1:]),
     "T-maze 5": Case(False, ours("tmaze-5"), gamma=0.9),
     "T-maze 20": Case(False, ours("tmaze-20"), gamma=0.9),
     "Tiger": Case(False, ours("tiger"), gamma=0.95),
     "Cheese": Case(False, ours("cheese"), gamma=0.95),
     "Parity Check": Case(False, ours("parity_check"), gamma=0.9),
     "FrozenLake merged": Case(False, gymnasium_env("FrozenLake-v1", show=merged_lake)),
+    "redrawn bandit": Case(False, redrawn_bandit, gamma=0.9),
     "RockSample(3,3)": Case(False, ours("rocksample-3-3")),
     "CartPole without velocities": Case(
         False, gymnasium_env("CartPole-v1", mask=(1, 3)), steps=STEPS[1:]
     ),
     "Acrobot without velocities": Case(
         False, gymnasium_env("Acrobot-v1", mask=(4, 5)), steps=STEPS[1:]
+    ),
+    "Pendulum with a secret sign": Case(
+        False, gymnasium_env("Pendulum-v1", secret_sign=True), steps=STEPS[1:]
     ),
 }
 

@@ -7,7 +7,7 @@ from markovlens.evidence.columns import lag
 from markovlens.evidence.discrete import discretise
 from markovlens.evidence.history import decayed_past, discounted_sum_to_end
 from markovlens.evidence.stacking import Stack
-from markovlens.evidence.trajectories import Trajectories, join
+from markovlens.evidence.trajectories import Trajectories
 
 
 def random_episodes(seed: int, lengths: list[int]) -> Trajectories:
@@ -35,7 +35,6 @@ def test_episodes_are_found_by_their_ends():
     assert data.time.tolist() == [0, 1, 2, 0, 0, 1, 2, 3]
     assert data.episode.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
     assert data.take(np.array([2, 0])).length.tolist() == [4, 3]
-    assert join([data, data]).n_episodes == 6
 
 
 def test_the_last_step_counts_as_cut():

@@ -315,9 +315,3 @@ def _finish(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             "every episode is a single truncated step without next_observation: nothing to learn"
         )
     return arrays
-
-
-def join(parts: Sequence[Trajectories]) -> Trajectories:
-    """Several sets of episodes as one."""
-    columns = {n: np.concatenate([getattr(p, n) for p in parts]) for n in ARRAYS}
-    return parts[0].replace(**columns)
