@@ -27,9 +27,9 @@ def sweep(
 
     The file is a TOML of tasks, agents, grids and seeds. Some come with the package and go by name:
     the paper's fig-ppo, fig-ppo-small and fig-pocman-memory, and our own rocksample-sensor,
-    pocman-step-size and rocksample-step-size. Repeat the command to go on after an interruption:
-    what is finished is not done again. The same command in a second shell, or on a second machine
-    that shares the folder, helps with the work.
+    battleship-step-size, pocman-step-size and rocksample-step-size. Repeat the command to go on
+    after an interruption: what is finished is not done again. The same command in a second shell,
+    or on a second machine that shares the folder, helps with the work.
 
     Example: markovlens sweep fig-ppo-small --scale quick --out results/small
 
