@@ -177,6 +177,20 @@ def redrawn_bandit(steps: int, seed: int) -> Trajectories:
     return Trajectories(np.zeros(steps, dtype=int), arm, (arm == good).astype(float), over)
 
 
+def noisy_tmaze(steps: int, seed: int) -> Trajectories:
+    """Five steps: a cue is seen at the first, and the last action must name it. Under a policy that
+    tosses a coin, values of observations do not depend on the cue, only those of actions."""
+    rng = np.random.default_rng([seed, 80])
+    episodes, length = -(-steps // 5), 5
+    cue, action = rng.integers(0, 2, episodes), rng.integers(0, 2, (episodes, length))
+    seen = 0.1 * rng.normal(size=(episodes, length, 2)) + np.arange(length)[:, None] * [0, 1]
+    seen[:, 0, 0] += 2.0 * cue - 1.0
+    last = np.arange(length) == length - 1
+    paid = last * np.where(action == cue[:, None], 4.0, -0.1)
+    over = np.tile(last, episodes)
+    return Trajectories(seen.reshape(-1, 2), action.ravel(), paid.ravel(), over)
+
+
 def merged_lake(cell: int) -> int:
     """FrozenLake with each two neighbouring columns shown as one."""
     return int(cell) // 2
@@ -190,6 +204,7 @@ CONTINUOUS = {
     "Acrobot without velocities",
     "Pendulum",
     "Pendulum with a secret sign",
+    "T-maze with noise",
 }
 CASES = {
     "FrozenLake": Case(True, gymnasium_env("FrozenLake-v1")),
@@ -216,6 +231,7 @@ CASES = {
     "Acrobot without velocities": Case(
         False, gymnasium_env("Acrobot-v1", mask=(4, 5)), steps=STEPS[1:]
     ),
+    "T-maze with noise": Case(False, noisy_tmaze, gamma=0.9, steps=STEPS[:3]),
     "Pendulum with a secret sign": Case(
         False, gymnasium_env("Pendulum-v1", secret_sign=True), steps=STEPS[1:]
     ),

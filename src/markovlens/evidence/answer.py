@@ -156,7 +156,9 @@ def _remedy_advice(remedies: tuple[Remedy, ...], rewards: bool) -> str:
                 f"collect more, or {recurrent}"
             )
     longest = max(remedy.frames for remedy in remedies)
-    return f"needs memory beyond {longest} steps: {recurrent}"
+    if not rewards and any(remedy.previous_reward for remedy in remedies):
+        recurrent += ", perhaps one that sees its rewards"
+    return f"needs memory beyond {'1 step' if longest == 1 else f'{longest} steps'}: {recurrent}"
 
 
 def _rounded(number: int) -> int:

@@ -15,6 +15,7 @@ allows for it: the past adds no more than 5% of the return's standard deviation.
 is compared with a normal distribution.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from scipy.special import ndtr, ndtri
 
 from markovlens.evidence.columns import ROWS_AT_ONCE, Made
 from markovlens.evidence.features import Smooth
-from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
+from markovlens.evidence.finding import Evidence, Settings, TooThin, shares_of, spread
 from markovlens.evidence.history import discounted_sum_to_end
 from markovlens.evidence.inputs import Inputs, inputs_of
 from markovlens.evidence.lstd import lstd
@@ -41,7 +42,9 @@ BLOCK = 100  # steps within which the errors of targets may be correlated
 NEIGHBOURS = 4
 MOST_NEIGHBOUR_COMPONENTS = 12  # beyond, the nearest are not near
 VALUE_COSINES, PRESENT_COSINES, PAST_COSINES = 60, 240, 150
-MOST_CROSSED = 120  # products of the last observation, action and reward with the present
+WIDTHS = (0.5, 1.0, 2.5)  # of the present's cosines
+MOST_CROSSED = 120  # products of the past with the present; twice as many with rewards
+COMMON = 0.01  # a squared correlation that is more than chance
 
 
 def continuous_evidence(
@@ -63,13 +66,13 @@ def continuous_evidence(
     weights = [_td_weights(data, inputs, values, gamma, fold == f) for f in (0, 1)]
     returns = _returns(data, inputs, values, np.mean(weights, axis=0), gamma)
     scale, possible = spread(returns), _range(returns, data)
-    columns = np.empty((len(data), 4))  # targets and TD errors, for each fold's value
+    targets, errors = np.empty((len(data), 2)), np.empty((len(data), 2))  # for each fold's value
     for f in (0, 1):
-        errors = _td_errors(data, inputs, values, gamma, weights[f], possible)
-        columns[:, f] = discounted_sum_to_end(errors, data, gamma * TARGET_LAMBDA)
-        columns[:, 2 + f] = errors
+        errors[:, f] = _td_errors(data, inputs, values, gamma, weights[f], possible)
+        targets[:, f] = discounted_sum_to_end(errors[:, f], data, gamma * TARGET_LAMBDA)
     advance(0.2)
-    regression = _regression(rng, inputs, columns, fold, inner)
+    group = np.where(inputs.usable, 2 * fold + inner, -1)
+    regression = _regression(rng, inputs, targets, group)
     advance(0.6)
     block = data.episode * (1 + int(data.length.max()) // BLOCK) + data.time // BLOCK
     total, explained, bounds, shares = 0.0, [], [], np.zeros(inputs.past.width)
@@ -77,8 +80,9 @@ def continuous_evidence(
         test = inputs.usable & (fold != f)
         probe = regression.probe(f, column=f)[test]
         left = regression.residuals(f, column=f)[test]
-        present = np.concatenate([inputs.present[rows][test[rows]] for rows in inputs.portions])
-        coefficient = _less_neighbours(probe, present, data.episode[test])
+        given = np.concatenate([inputs.given[rows][test[rows]] for rows in inputs.portions])
+        near = inputs.present.width <= MOST_NEIGHBOUR_COMPONENTS
+        coefficient = _less_neighbours(probe, given, data.episode[test]) if near else probe
         score = np.bincount(np.unique(block[test], return_inverse=True)[1], coefficient * left)
         noise = np.sqrt((score**2).sum()) + 1e-300
         size = len(probe) * probe.std() + 1e-300
@@ -87,19 +91,33 @@ def continuous_evidence(
         bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / size)
         shares += _shares(probe, inputs, test)
         advance(0.7 + 0.1 * f)
-    one_step = [regression.residuals(f, column=2 + f) for f in (0, 1)]
+    p_value = float(ndtr(-total))
+    without = None
+    if inputs.rewards:
+        without = _p_without_rewards(data, settings, rng, stack) if p_value <= level else 1.0
+    plain = _regression_on_present(rng, inputs, errors, group)
+    one_step = [plain.residuals(f, column=f) for f in (0, 1)]
     found = smooth_discrepancy(data, inputs, values, one_step, settings, fold, rng)
     return Evidence(
         discrepancy=found,
         hypothesis=HYPOTHESIS,
-        p_value=float(ndtr(-total)),
+        p_value=p_value,
         remembered=float(np.mean(explained)),
         upper=max(found.upper, float(np.mean(bounds))),
         revealed_by="memory",
         shares=shares_of(shares, inputs.names),
         scale=scale,
-        rewards=inputs.rewards,
+        p_without_rewards=without,
     )
+
+
+def _p_without_rewards(
+    data: Trajectories, settings: Settings, rng: np.random.Generator, stack: Stack
+) -> float:
+    try:
+        return continuous_evidence(data, replace(settings, rewards=False), rng, stack).p_value
+    except TooThin:  # there is no other past
+        return 1.0
 
 
 def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"]:
@@ -154,44 +172,52 @@ def _td_errors(
     return data.reward + gamma * then - value(inputs.present)
 
 
-def _regression(
-    rng: np.random.Generator,
-    inputs: Inputs,
-    columns: Float[np.ndarray, "N c"],
-    fold: np.ndarray,
-    inner: np.ndarray,
+def _regression_on_present(
+    rng: np.random.Generator, inputs: Inputs, columns: Float[np.ndarray, "N c"], group: np.ndarray
 ) -> Regression:
-    d, p = inputs.present.width, inputs.past.width
-    present = Smooth(rng, d, PRESENT_COSINES, (0.5, 1.0, 2.5), products=True)
+    """On the observation alone."""
+    features = Smooth(rng, inputs.present.width, PRESENT_COSINES, WIDTHS, products=True)
+
+    def none(rows: slice) -> np.ndarray:
+        return np.zeros((len(inputs.usable[rows]), 0))
+
+    return Regression(
+        lambda rows: features(inputs.present[rows]), none, columns, group, inputs.portions
+    )
+
+
+def _regression(
+    rng: np.random.Generator, inputs: Inputs, columns: Float[np.ndarray, "N c"], group: np.ndarray
+) -> Regression:
+    """On the observation and the action, and then on the past."""
+    d, p = inputs.given.width, inputs.past.width
+    present = Smooth(rng, d, PRESENT_COSINES, WIDTHS, products=True)
     mixed = Smooth(rng, d + p, PAST_COSINES, (0.5, 1.0), products=False)
-    crossed = max(1, min(p, MOST_CROSSED // d))
+    crossed = max(1, min(p, MOST_CROSSED * (1 + inputs.rewards) // d))
 
     def past(rows: slice) -> np.ndarray:
-        now, before = inputs.present[rows], inputs.past[rows]
+        now, before = inputs.given[rows], inputs.past[rows]
         products = (before[:, :crossed, None] * now[:, None, :]).reshape(len(now), -1)
         cosines = mixed(np.hstack([now, before]))[:, 1 + d :]
         return np.hstack([cosines, products])
 
-    group = np.where(inputs.usable, 2 * fold + inner, -1)
     return Regression(
-        lambda rows: present(inputs.present[rows]), past, columns, group, inputs.portions
+        lambda rows: present(inputs.given[rows]), past, columns, group, inputs.portions
     )
 
 
 def _less_neighbours(
-    probe: Float[np.ndarray, "n"], present: Float[np.ndarray, "n d"], episode: np.ndarray
+    probe: Float[np.ndarray, "n"], given: Float[np.ndarray, "n d"], episode: np.ndarray
 ) -> Float[np.ndarray, "n"]:
     """Coefficients c with `Σ c_j ε_j = Σ_i probe_i (ε_i − mean of ε over i's neighbours)`.
 
     Neighbours come from other episodes, so they share what the regressions miss of the present but
     nothing hidden.
     """
-    if present.shape[1] > MOST_NEIGHBOUR_COMPONENTS:
-        return probe
-    tree, left = cKDTree(present), probe.copy()
+    tree, left = cKDTree(given), probe.copy()
     for begin in range(0, len(probe), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
-        _, near = tree.query(present[rows], k=min(4 * NEIGHBOURS, len(present)))
+        _, near = tree.query(given[rows], k=min(4 * NEIGHBOURS, len(given)))
         other = episode[near] != episode[rows, None]
         order = np.argsort(~other, axis=1, kind="stable")[:, :NEIGHBOURS]
         near, other = np.take_along_axis(near, order, 1), np.take_along_axis(other, order, 1)
@@ -201,7 +227,10 @@ def _less_neighbours(
 
 
 def _shares(probe: np.ndarray, inputs: Inputs, test: np.ndarray) -> Float[np.ndarray, "p"]:
-    """How much each part of the past has in common with the probe, by their squared correlation."""
+    """How much each part of the past has in common with the probe, by their squared correlation.
+
+    Where that is what chance gives, none: the probe may follow parts in ways that no line shows.
+    """
     total: Any = 0.0
     squares: Any = 0.0
     common: Any = 0.0
@@ -211,4 +240,6 @@ def _shares(probe: np.ndarray, inputs: Inputs, test: np.ndarray) -> Float[np.nda
         total, squares = total + past.sum(0), squares + (past**2).sum(0)
         common = common + past.T @ probe[begin : begin + len(past)]
         begin += len(past)
-    return (common - total * probe.mean()) ** 2 / (squares - total**2 / len(probe) + 1e-9)
+    n = len(probe)
+    shared = (common - total * probe.mean()) ** 2 / (squares - total**2 / n + 1e-9)
+    return np.where(shared > COMMON * n * probe.var(), shared, 0.0)

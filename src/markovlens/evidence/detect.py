@@ -7,7 +7,7 @@ import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.continuous import continuous_evidence
-from markovlens.evidence.discrete import Discrete, countable, discretise
+from markovlens.evidence.discrete import Discrete, countable, discretise, numbered_pay
 from markovlens.evidence.finding import Evidence, Settings, TooThin
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.null import tabular_evidence
@@ -102,12 +102,11 @@ def detect(
             "most observations were seen only a few times: so the test can find something hidden, "
             "but not that there is nothing"
         )
-    revealed_by = evidence.revealed_by
-    if markov is False and evidence.rewards and question.needs_rewards():
-        revealed_by = "rewards"
+    without = evidence.p_without_rewards
+    only_rewards = markov is False and without is not None and without > level
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
-        remedies = _remedies(question, frames, revealed_by == "rewards")
+        remedies = _remedies(question, frames, _stacks_for(without is not None, only_rewards))
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -119,7 +118,7 @@ def detect(
         scale=evidence.scale,
         level=level,
         tolerance=tolerance,
-        revealed_by=revealed_by,
+        revealed_by="rewards" if only_rewards else evidence.revealed_by,
         shares=evidence.shares,
         method="discrete" if discrete else "continuous",
         steps=len(data),
@@ -165,12 +164,6 @@ class _Question:
         )
         return replace(self, settings=less)
 
-    def needs_rewards(self) -> bool:
-        """Whether a past without rewards would not have shown it."""
-        quick = self.quickly()
-        without = replace(quick, settings=replace(quick.settings, rewards=False))
-        return without.verdict(without.ask()) is not False
-
 
 def _steps_needed(
     markov: bool | None, evidence: Evidence, settings: Settings, steps: int
@@ -188,9 +181,9 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     Something happens where a step is not paid what steps usually are, and where an episode that is
     usually paid is over.
     """
-    pay, counts = np.unique(np.round(data.reward, 9), return_counts=True)
-    usual = pay[counts.argmax()]
-    happened = (np.round(data.reward, 9) != usual) | (data.terminated & (usual != 0.0))
+    kinds, pay = numbered_pay(data.reward)
+    usual = np.bincount(pay).argmax()
+    happened = (pay != usual) | (data.terminated & (kinds[usual] != 0.0))
     if not happened.any():
         return ["every step of every episode paid the same: choose another policy or reward"], False
     eventful = int(np.logical_or.reduceat(happened, data.start).sum())
@@ -202,21 +195,30 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     return [], True
 
 
-def _remedies(question: _Question, frames: int, rewards: bool) -> tuple[Remedy, ...]:
+def _stacks_for(rewards: bool, only_rewards: bool) -> tuple[Stack, ...]:
+    """What to add to the observation, the simplest first, where past rewards might tell something,
+    or where they alone do."""
+    plain, with_action = PRESENT, Stack(previous_action=True)
+    with_reward = Stack(previous_action=True, previous_reward=True)
+    if only_rewards:
+        return (with_reward,)
+    return (plain, with_action, with_reward) if rewards else (plain, with_action)
+
+
+def _remedies(question: _Question, frames: int, kinds: tuple[Stack, ...]) -> tuple[Remedy, ...]:
     """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
     found: list[Remedy] = []
     quick = question.quickly()
     for k in range(1, frames + 1):
-        plain, with_action = Stack(k), Stack(k, previous_action=True)
-        stacks = [replace(with_action, previous_reward=True)] if rewards else [plain, with_action]
-        for stack in stacks:
+        tried = []
+        for stack in (replace(kind, frames=k) for kind in kinds):
             if stack == PRESENT:
                 continue
             try:
                 evidence = quick.ask(stack)
-            except TooThin:  # episodes are shorter than this
-                return tuple(found)
-            found.append(
+            except TooThin:  # episodes are shorter than this, or rewards too many to be counted
+                continue
+            tried.append(
                 Remedy(
                     frames=k,
                     previous_action=stack.previous_action,
@@ -228,6 +230,7 @@ def _remedies(question: _Question, frames: int, rewards: bool) -> tuple[Remedy, 
                     upper=evidence.upper,
                 )
             )
-        if any(remedy.markov is not False for remedy in found[-len(stacks) :]):
+        found += tried
+        if not tried or any(remedy.markov is not False for remedy in tried):
             break
     return tuple(found)

@@ -74,9 +74,8 @@ class Discrete:
         """Where a step was paid more than the mean of its kind, and the episode goes on."""
         _, kind = numbered(key)
         usual = np.bincount(kind, self.reward) / np.bincount(kind)
-        largest = max(abs(self.reward.min()), abs(self.reward.max()))
-        more = usual[kind] < self.reward - SAME_PAY * largest
-        return more & (self.next_observation < self.n_observations)
+        going = self.next_observation < self.n_observations
+        return (usual[kind] < self.reward - _same_pay(self.reward[going])) & going
 
 
 def discretise(trajectories: Trajectories) -> Discrete:
@@ -148,6 +147,24 @@ def numbered(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, "N"]]:
             seen[place] = True
             return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[place]
     return np.unique(values, return_inverse=True)
+
+
+def numbered_pay(
+    reward: Float[np.ndarray, "N"],
+) -> tuple[Float[np.ndarray, "k"], Int[np.ndarray, "N"]]:
+    """The distinct rewards, in order, and which of them each is, whatever rounding does to them.
+
+    >>> numbered_pay(np.array([0.3, 0.1 + 0.2, 1.0]))[1].tolist()
+    [0, 0, 1]
+    """
+    unit = _same_pay(reward)
+    kinds, kind = numbered(np.round(reward / unit))
+    return kinds * unit, kind
+
+
+def _same_pay(reward: Float[np.ndarray, "N"]) -> float:
+    """Rewards that are nearer to each other are the same."""
+    return SAME_PAY * float(np.abs(reward).max(initial=0.0)) or 1.0
 
 
 def visited(kinds: int, steps: int) -> bool:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 KNOTS = 500
 REACH = 2.5  # standard deviations; beyond, components are clipped
-MOST_PRODUCTS = 12  # components, beyond which their products are too many
+MOST_PRODUCTS = 16  # components, beyond which their products are too many
 
 
 class Normalise:

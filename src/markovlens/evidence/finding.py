@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 from markovlens.evidence.interval import Size
 
+MOST_PROBES = 31  # twice that, if rewards are remembered, are the bits of an integer
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,8 +34,10 @@ class Settings:
                 f"a test at level {self.level:g} needs at least {self.fewest_replications} "
                 f"replications, got {self.replications}"
             )
-        if not 0 <= self.probes <= 32:
-            raise ValueError(f"probes must be between 0 and 32, got {self.probes}")
+        if not 0 <= self.probes <= MOST_PROBES:
+            raise ValueError(f"probes must be between 0 and {MOST_PROBES}, got {self.probes}")
+        if not isinstance(self.rewards, bool):
+            raise ValueError(f"rewards must be True or False, got {self.rewards!r}")
 
     @property
     def fewest_replications(self) -> int:
@@ -54,7 +58,7 @@ class Evidence:
     shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
     scale: float  # standard deviation of the return
     thin: bool = False  # too few visits to any one observation to say that nothing is hidden
-    rewards: bool = False  # past rewards were looked at, and might have told something new
+    p_without_rewards: float | None = None  # where past rewards might have told something new
 
 
 class TooThin(ValueError):
@@ -68,9 +72,10 @@ def spread(values: Float[np.ndarray, "N"]) -> float:
 
 
 def shares_of(parts: Float[np.ndarray, "n"], names: tuple[str, ...]) -> dict[str, float]:
-    """Positive parts as shares of their sum, largest first."""
-    parts = np.maximum(parts, 0.0)
-    if parts.sum() == 0.0:
-        return {}
-    order = np.argsort(-parts, kind="stable")
-    return {names[i]: float(parts[i] / parts.sum()) for i in order if parts[i] > 0.0}
+    """Positive parts as shares of their sum, those of one name together, largest first."""
+    of_name: dict[str, float] = {}
+    for name, part in zip(names, parts, strict=True):
+        of_name[name] = of_name.get(name, 0.0) + max(float(part), 0.0)
+    total = sum(of_name.values())
+    largest_first = sorted(of_name.items(), key=lambda item: -item[1])
+    return {name: part / total for name, part in largest_first if part > 0.0}

@@ -26,8 +26,9 @@ MOST_COMPONENTS = 1000  # of which that many numbers still show how they vary to
 class Inputs:
     """Present and past of every step, on common scales, made a portion at a time."""
 
-    present: Made  # [N, d]
+    present: Made  # [N, d], the observation
     following: Made  # [N, d]
+    given: Made  # [N, d + a], the observation and the action
     past: Made  # [N, p], of whole episodes at a time
     names: tuple[str, ...]  # of the columns of `past`
     rewards: bool  # whether rewards are among them
@@ -36,8 +37,9 @@ class Inputs:
 
 
 def inputs_of(data: Trajectories, stack: Stack, rewards: bool, rng: np.random.Generator) -> Inputs:
-    """The past is the last observation, action and, if asked, reward, and fading memories of older
-    ones.
+    """The past is the last observation and action and, if asked, reward, and fading memories of
+    older ones. A reward is there by itself and times what it was paid for, on which it may depend
+    what it tells.
 
     The first steps of an episode are not usable until the stack of observations is full. Scales
     are those of `SCALED_BY` steps, or of fewer where observations are wide.
@@ -54,7 +56,11 @@ def inputs_of(data: Trajectories, stack: Stack, rewards: bool, rng: np.random.Ge
     now, then = stack.vectors(data)
     action, action_names = _actions(data)
     paid = _pay(data) if rewards else None
-    lived = beside([now, action] if paid is None else [now, action, paid])
+    sample = _sample(data, now.width, rng)
+    normal = _normal(now[sample[time[sample] >= stack.reach]])
+    choice = _Standard(action[sample])
+    given = Made(lambda rows: np.hstack([normal(now[rows]), choice(action[rows])]))
+    lived = beside([now, action] if paid is None else [now, action, _told(paid, given)])
     previous = lag(lived, time, 1)
 
     def past_of(rows: Rows) -> Float[np.ndarray, "n p"]:
@@ -62,8 +68,6 @@ def inputs_of(data: Trajectories, stack: Stack, rewards: bool, rng: np.random.Ge
         fading = [decayed_past(values, time[rows], decay) for decay in DECAYS]
         return np.hstack([previous[rows], *fading])
 
-    sample = _sample(data, now.width, rng)
-    normal = _normal(now[sample[time[sample] >= stack.reach]])
     if usable.sum() < STEPS_PER_COMPONENT * normal.size:
         raise TooThin(
             f"{int(usable.sum())} usable steps are too few for observations of {normal.size} "
@@ -76,12 +80,15 @@ def inputs_of(data: Trajectories, stack: Stack, rewards: bool, rng: np.random.Ge
 
     alone = stack.reach == 0
     shown = data.entry_names if alone else [f"entry {i}" for i in range(now.width)]
-    entries = [*shown, *action_names, *([] if paid is None else ["reward"])]
+    entries = [*shown, *action_names]
+    if paid is not None:
+        entries += ["reward"] * (1 + given.width)
     names = [f"previous {name}" for name in entries]
     for decay in DECAYS:
         names += [f"{name} over ~{round(1 / (1 - decay))} steps" for name in entries]
     return Inputs(
         present=Made(lambda rows: normal(now[rows])),
+        given=given,
         following=Made(lambda rows: normal(then[rows])),
         past=Made(past),
         names=tuple(names[i] for i in news.kept),
@@ -124,6 +131,19 @@ def _normal(seen: Float[np.ndarray, "n d"]) -> Normalise:
     return normal
 
 
+class _Standard:
+    """In standard units; columns that never vary are dropped."""
+
+    def __init__(self, seen: Float[np.ndarray, "n a"]):
+        self._mean, spread = seen.mean(0), seen.std(0)
+        self._kept = np.flatnonzero(spread > 1e-9 * np.abs(seen).max(axis=0, initial=1e-300))
+        self._spread = spread[self._kept]
+
+    def __call__(self, values: Float[np.ndarray, "N a"]) -> Float[np.ndarray, "N k"]:
+        scaled = (values - self._mean)[:, self._kept] / self._spread
+        return np.clip(scaled, -FARTHEST, FARTHEST)
+
+
 class _News:
     """What is new in the past: less its best linear guess from the present, in standard units.
 
@@ -152,6 +172,16 @@ def _pay(data: Trajectories) -> Float[np.ndarray, "N"] | None:
     """Rewards less the mean of those that have a future; None if they are all the same."""
     going = data.reward[~data.terminated]
     return data.reward - going.mean() if len(going) and spread(going) > 0.0 else None
+
+
+def _told(paid: Float[np.ndarray, "N"], given: Made) -> Made:
+    """Rewards, and rewards times what they were paid for."""
+
+    def make(rows: Rows) -> Float[np.ndarray, "n k"]:
+        reward = paid[rows, None]
+        return np.hstack([reward, reward * given[rows]])
+
+    return Made(make)
 
 
 def _actions(data: Trajectories) -> tuple[Made, list[str]]:

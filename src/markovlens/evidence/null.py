@@ -60,21 +60,25 @@ def tabular_evidence(
             sizes.append(_null_size(total, visits, settings.level))
             shares.append(_excess_shares(total, visits, data))
     scores_of_all = np.array(scores)  # [voices, 1 + replications]
-    loudest = scores_of_all.max(axis=0)
     winner = int(np.argmax(scores_of_all[:, 0]))
+
+    def p_value(voices: Float[np.ndarray, "v R"]) -> float:
+        loudest = voices.max(axis=0)
+        return float((1 + (loudest[1:] >= loudest[0]).sum()) / (1 + replications))
+
     own, plain_copies = found[0][0], np.concatenate([gaps.mean for gaps in found[0][1:]])
     discrepancy, by_observation = estimate(data, observed, own, plain_copies, settings, rng)
     return Evidence(
         discrepancy=discrepancy,
         hypothesis=HYPOTHESIS,
-        p_value=float((1 + (loudest[1:] >= loudest[0]).sum()) / (1 + replications)),
+        p_value=p_value(scores_of_all),
         remembered=sizes[winner].value,
         upper=max(discrepancy.upper, *(found.upper for found in sizes)),
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
         scale=spread(returns),
         thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
-        rewards=rewards,
+        p_without_rewards=p_value(scores_of_all[: 1 + 2 * settings.probes]) if rewards else None,
     )
 
 

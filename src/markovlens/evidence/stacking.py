@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from markovlens.evidence.columns import Column, Made, beside, lag
-from markovlens.evidence.discrete import Discrete, numbered, visited
+from markovlens.evidence.discrete import Discrete, numbered, numbered_pay, visited
 from markovlens.evidence.finding import TooThin
 from markovlens.evidence.trajectories import Trajectories
 
@@ -58,7 +58,7 @@ class Stack:
         if self.previous_action:
             behind.append((data.action, data.n_actions, 1))
         if self.previous_reward:
-            paid, reward = numbered(data.reward)
+            paid, reward = numbered_pay(data.reward)
             if not visited(len(paid), len(reward)):
                 raise TooThin("rewards take too many values to be counted")
             behind.append((reward, len(paid), 1))
