@@ -203,6 +203,18 @@ def test_acting_outside(finished):
         run.act(np.zeros(3))
 
 
+def test_acting_with_what_was_done_and_paid_before():
+    config = replace(SMALL, previous_action=True, previous_reward=True, steps=64)
+    run = train(config)
+    run.act(np.zeros(5 + 4 + 1))
+    with pytest.raises(
+        ValueError, match="flat, then the previous action, flat, then the previous r"
+    ):
+        run.act(0)
+    with pytest.raises(ValueError, match="not a number"):
+        run.act(np.full(10, np.nan))
+
+
 def test_evaluation_counts_every_episode_once(finished):
     run, _ = finished
     played = evaluate(run, episodes=7)

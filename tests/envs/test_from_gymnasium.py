@@ -99,7 +99,7 @@ def test_what_was_done_and_paid_before_is_appended(name):
         action = rng.integers(0, 4, 2) if numbers else rng.normal(size=(2, 1)).astype(np.float32)
         step, shown = plain.step(action), more.step(action)
         ended = step.terminated | step.truncated
-        done = np.eye(4)[action] if numbers else action
+        done = np.eye(4)[action] if numbers else np.clip(action, -2.0, 2.0)
         before = np.column_stack([done, step.reward])
         np.testing.assert_array_equal(shown.next_observation[:, size:], before)
         np.testing.assert_array_equal(shown.observation[~ended][:, size:], before[~ended])
@@ -108,6 +108,22 @@ def test_what_was_done_and_paid_before_is_appended(name):
         np.testing.assert_array_equal(shown.observation[:, :size], seen)
         ends += ended.sum()
     assert ends
+
+
+def test_actions_are_appended_as_the_environment_took_them():
+    class Uneven(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+        action_space = gymnasium.spaces.Box(np.float32([-1.0, 0.0]), np.float32([1.0, 5.0]))
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    env = WithPrevious(GymnasiumVector(Uneven), action=True, reward=False)
+    env.reset()
+    assert env.step(np.float32([[3.0, -2.0]])).observation.tolist() == [[0.0, 1.0, 0.0]]
 
 
 @pytest.mark.parametrize(

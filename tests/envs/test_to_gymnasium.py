@@ -1,5 +1,6 @@
 """Our environments through Gymnasium's eyes."""
 
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ from gymnasium.vector import AutoresetMode
 
 from markovlens.envs.adapters.registration import IDS, register
 from markovlens.envs.registry import names
+from markovlens.pomdp import library
+from markovlens.pomdp.cassandra import write_pomdp
 
 register()
 GAMES = ["PocMan-v0", "Battleship-10-v0", "RockSample-11-11-v0", "TMaze-5-v0", "Tiger-v0"]
@@ -59,6 +62,15 @@ def test_a_seed_gives_the_same_episodes_and_another_seed_others():
     env, twin = (gymnasium.make("markovlens/RockSample-11-11-v0") for _ in range(2))
     assert (rollout(env, 3, 60) == rollout(twin, 3, 60)).all()
     assert not np.array_equal(rollout(env, 3, 60), rollout(env, 4, 60))
+
+
+def test_a_file_that_was_written_anew_is_read_anew(tmp_path):
+    file = tmp_path / "a.POMDP"
+    for name, kinds in (("tiger", 2), ("cheese", 7)):
+        write_pomdp(library.load(name), file)
+        os.utime(file, ns=(kinds, kinds))  # however fast
+        env = gymnasium.make("markovlens/Env-v0", name=str(file))
+        assert env.observation_space.n == library.load(name).n_observations
 
 
 def test_battleship_masks():
@@ -123,6 +135,7 @@ def test_vector_seeds_are_reproducible_and_copies_differ():
 
     assert (run(1) == run(1)).all()
     assert (run(1) != run(2)).any()
+    assert (run(range(8)) == run(list(range(8)))).all()
     assert len(np.unique(run(1)[0], axis=0)) > 1
 
 

@@ -217,6 +217,80 @@ def test_rewards_beside_continuous_observations(hidden):
         assert detect(data, gamma=0.9, frames=0, rewards=False).markov is not False
 
 
+def test_noise_in_the_pay_is_not_laid_to_rewards():
+    """What shows in observations, whatever else is paid."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        data = delayed(rng, 1500, 2)
+        found = detect(data.replace(reward=data.reward + rng.normal(size=len(data))), 0.9)
+        assert (found.markov, found.revealed_by in ("values", "memory")) == (False, True)
+        assert found.remedies
+
+
+def test_what_observations_and_rewards_tell_together():
+    """Cues are right in 6 of 10 steps; the reward says which arm is the good one at once."""
+    rng = np.random.default_rng(0)
+    data = redrawn_bandit(rng, 10_000)
+    good = np.where(data.reward > 0.5, data.action, 1 - data.action)
+    cue = np.where(rng.random(len(data)) < 0.6, good, 1 - good)
+    follows = np.append(cue[1:], 0)
+    found = detect(data.with_observations(cue, follows), gamma=0.9, frames=2, **QUICK)
+    assert found.markov is False
+    assert found.advice == "1 frame, the previous action and its reward suffice"
+
+
+def test_values_of_actions_depend_on_what_those_of_observations_do_not():
+    """A cue, some noise, and an action that should name the cue, by the toss of a coin."""
+    rng = np.random.default_rng(0)
+    cue, action = rng.integers(0, 2, 1000), rng.integers(0, 2, (1000, 3))
+    seen = 0.1 * rng.normal(size=(1000, 3, 2)) + [[0, 0], [0, 1], [0, 2]]
+    seen[:, 0, 0] += 2 * cue - 1
+    paid = np.where(action == cue[:, None], 1.0, -1.0) * [0, 0, 1]
+    over = np.tile([False, False, True], 1000)
+    data = Trajectories(seen.reshape(-1, 2), action.ravel(), paid.ravel(), over)
+    assert detect(data, gamma=0.9, frames=0).markov is False
+
+
+@pytest.mark.parametrize("d", [2, 7])
+def test_what_a_reward_tells_may_depend_on_what_was_seen(d):
+    """Paid is an entry of what is seen, with a sign that is drawn for every episode."""
+    rng = np.random.default_rng(0)
+    x, sign = rng.uniform(-1, 1, (8000, d)), np.repeat(rng.choice([-1.0, 1.0], 400), 20)
+    over = np.arange(8000) % 20 == 19
+    data = Trajectories(x, np.zeros(8000, int), sign * x[:, 0], over)
+    found = detect(data, gamma=0.5, frames=0)
+    assert (found.markov, found.revealed_by) == (False, "rewards")
+    assert all("reward" in name for name in found.shares)
+
+
+def test_a_past_of_rewards_alone():
+    """Two steps; the first shows nothing, but what it pays is paid again."""
+    rng = np.random.default_rng(0)
+    bit = rng.integers(0, 2, 1000).astype(float)
+    seen = np.column_stack([np.zeros(1000), rng.normal(size=1000)]).ravel()
+    data = Trajectories(seen, np.zeros(2000, int), np.repeat(bit, 2), np.arange(2000) % 2 == 1)
+    found = detect(data, gamma=0.9, frames=0)
+    assert (found.markov, found.revealed_by) == (False, "rewards")
+
+
+def test_the_unit_of_pay_does_not_matter():
+    data = redrawn_bandit(np.random.default_rng(2), 3000)
+    found = [detect(data.replace(reward=u * data.reward), 0.9, frames=0) for u in (1.0, 2.0**-50)]
+    assert found[0].p_value == found[1].p_value
+    assert [f.notes for f in found] == [(), ()]
+
+
+def test_undiscounted_values_need_an_end():
+    """Observation 1 is never left, in episodes that are cut; others end."""
+    observation = np.tile([0, 0, 0, 1, 1, 1], 500)
+    over = np.tile([False, False, True, False, False, False], 500)
+    cut = np.tile([False] * 5 + [True], 500)
+    paid = np.random.default_rng(0).normal(size=3000)
+    data = Trajectories(observation, np.zeros(3000, int), paid, over, cut, observation)
+    with pytest.raises(ValueError, match="with gamma = 1 values are finite only if"):
+        detect(data, gamma=1.0)
+
+
 def test_settings_are_checked():
     data = sample_chain(np.random.default_rng(0), *random_chain(np.random.default_rng(0)), 100)
     for change, says in [
@@ -225,6 +299,7 @@ def test_settings_are_checked():
         ({"tolerance": 0.0}, "tolerance"),
         ({"replications": 5}, "at least 19 replications"),
         ({"probes": 99}, "probes"),
+        ({"rewards": "no"}, "rewards must be True or False"),
     ]:
         with pytest.raises(ValueError, match=says):
             detect(data, **change)

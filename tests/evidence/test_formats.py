@@ -81,6 +81,23 @@ def test_csv_with_named_entries(tmp_path):
         load(tmp_path / "b.csv")
 
 
+def test_blanks_after_commas(tmp_path):
+    lines = ["observation, action, reward, terminated", "0, 1, 0.5, 0", "1, 0, -1e0, 1"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    data = load(tmp_path / "a.csv")
+    assert data.observation.tolist() == [0, 1]
+    assert data.reward.tolist() == [0.5, -1.0]
+    assert data.terminated.tolist() == [False, True]
+
+
+def test_decimal_numbers_are_numbers(tmp_path):
+    columns = {"observation": [0, 1], "action": [0, 0], "terminated": [False, True]}
+    reward = pl.Series("reward", ["0.25", "1.50"]).str.to_decimal(scale=2)
+    table = pl.DataFrame(columns).with_columns(reward)
+    table.write_parquet(tmp_path / "a.parquet")
+    assert load(tmp_path / "a.parquet").reward.tolist() == [0.25, 1.5]
+
+
 def test_what_only_begins_like_a_column_is_left_alone(tmp_path):
     """Logs hold much else, as an action's probability; empty cells do not matter there."""
     table = pl.DataFrame(STEPS).with_columns(action_probability=pl.Series([0.5, None, 0.1]))

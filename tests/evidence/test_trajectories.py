@@ -56,6 +56,11 @@ def test_without_next_observations_a_cut_episode_loses_its_last_step():
     assert data.terminated.tolist() == [False, False, False, True]
 
 
+def test_names_are_also_for_what_follows():
+    with pytest.raises(ValueError, match="2 names are for observations 0 to 1"):
+        Trajectories([0, 1], [0, 0], [0.0, 0.0], [False, True], None, [1, 2], names=("a", "b"))
+
+
 def test_cutting_keeps_steps_and_ends():
     data = random_episodes(1, [10, 3, 25]).cut(8)
     assert data.length.tolist() == [5, 5, 3, 7, 7, 7, 4]
@@ -170,6 +175,8 @@ def test_stacks_hold_the_last_frames_and_action():
         terminated=[False, False, True, True],
         next_observation=[6, 7, 9, 9],
     )
+    paid, _ = Stack(1, previous_reward=True).vectors(data.replace(reward=np.arange(4.0) + 0.5))
+    assert paid[:].tolist() == [[5, -1], [6, 0.5], [7, 1.5], [8, -1]]
     now, then = Stack(2, previous_action=True).vectors(data)
     assert now[:].tolist() == [[5, -1, -1], [6, 5, 0], [7, 6, 1], [8, -1, -1]]
     assert then[:].tolist()[1] == [7, 6, 1]
@@ -178,31 +185,34 @@ def test_stacks_hold_the_last_frames_and_action():
     assert lag(np.arange(4.0), data.time, 2)[:][:, 0].tolist() == [-1, -1, 0, -1]
 
 
-@given(st.integers(1, 4), st.booleans())
-def test_a_stack_continues_in_the_next_row(frames, previous_action):
+@given(st.integers(1, 4), st.booleans(), st.booleans())
+def test_a_stack_continues_in_the_next_row(frames, previous_action, previous_reward):
     data = random_episodes(5, [6, 2, 5])
-    now, then = Stack(frames, previous_action).vectors(data)
+    now, then = Stack(frames, previous_action, previous_reward).vectors(data)
     inside = np.flatnonzero(~(data.terminated | data.truncated))
     np.testing.assert_array_equal(then[inside], now[inside + 1])
 
 
-@given(st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
-def test_stacks_of_indices_are_numbered_as_their_vectors_are(frames, previous_action, seed):
+@given(st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
+def test_stacks_of_indices_are_numbered_as_their_vectors_are(
+    frames, previous_action, previous_reward, seed
+):
     rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, 9, 12)
+    lengths = rng.integers(4, 9, 12)
     ends = np.cumsum(lengths) - 1
     n = lengths.sum()
     terminated, truncated = np.zeros((2, n), dtype=bool)
     terminated[ends], truncated[ends] = np.array([[True], [False]]) ^ (rng.random(12) < 0.5)
     data = Trajectories(
-        rng.integers(0, 3, n), rng.integers(0, 2, n), rng.normal(size=n), terminated, truncated
+        rng.integers(0, 3, n), rng.integers(0, 2, n), rng.integers(0, 2, n), terminated, truncated
     )
-    now, then = Stack(frames, previous_action).vectors(data)
+    stack = Stack(frames, previous_action, previous_reward)
+    now, then = stack.vectors(data)
     going = np.flatnonzero(~data.terminated)
     both = np.vstack([now[:], then[going]])
     kinds, index = np.unique(both, axis=0, return_inverse=True)
-    found = Stack(frames, previous_action).numbers(discretise(data))
-    if frames > 1 or previous_action:
+    found = stack.numbers(discretise(data))
+    if stack.reach > 0:
         assert found.n_observations == len(kinds)
     index = index.reshape(-1)
     np.testing.assert_array_equal(found.observation, index[: len(data)])

@@ -12,7 +12,7 @@ import polars as pl
 from jaxtyping import Array, Bool
 
 from markovlens.agents.actions import action_distribution, forbid
-from markovlens.agents.config import RunSpec
+from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
@@ -81,7 +81,7 @@ class Run:
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         spaces = env.observation_space, env.action_space
-        seen = _checked(spaces[0], observation)
+        seen = _checked(spaces[0], observation, self.specs[run].config)
         action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
         return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
@@ -93,19 +93,32 @@ class Run:
         return self._actors[run]
 
 
-def _checked(space: Space, observation: Any) -> Array:
+def _checked(space: Space, observation: Any, config: PPOConfig) -> Array:
     shape = () if isinstance(space, Discrete) else getattr(space, "shape", (space.flat_size,))
     if np.shape(observation) != shape:
         raise ValueError(
             f"this agent sees one observation of {space} at a time, of shape {list(shape)}: "
-            f"got shape {list(np.shape(observation))}"
+            f"got shape {list(np.shape(observation))}{_layout(config, observation)}"
         )
     known = isinstance(space, Discrete) and not is_traced(observation)
     if known and not 0 <= int(observation) < space.flat_size:
         raise ValueError(
             f"this agent sees whole numbers from 0 to {space.flat_size - 1}: got {observation}"
         )
+    if not is_traced(observation) and np.isnan(np.asarray(observation, dtype=float)).any():
+        raise ValueError(f"this agent cannot see what is not a number: got {observation}")
     return jnp.asarray(observation)
+
+
+def _layout(config: PPOConfig, observation: Any) -> str:
+    """What to make of an observation, where that is not obvious."""
+    parts = ["the observation, flat"]
+    parts += ["the previous action, flat"] if config.previous_action else []
+    parts += ["the previous reward"] if config.previous_reward else []
+    if len(parts) > 1:
+        return f"; it is one vector: {', then '.join(parts)}"
+    structured = isinstance(observation, dict | tuple)
+    return "; give gymnasium.spaces.flatten(space, observation)" if structured else ""
 
 
 @eqx.filter_jit

@@ -62,11 +62,13 @@ def detect(
     from markovlens.cli.output import check_picture_name, print_json
     from markovlens.cli.runtime import prepare_jax
     from markovlens.evidence.detect import detect as ask
+    from markovlens.evidence.finding import Settings
     from markovlens.evidence.sources import experience
     from markovlens.progress import progress_bar
 
     if plot is not None:
         check_picture_name(plot)
+    Settings(1.0, level, tolerance, replications, probes)  # refused before any step is taken
     prepare_jax()
     actor = None if policy is None else _actor(policy, trust, seed)
     with progress_bar("collect", total=steps) as advance:

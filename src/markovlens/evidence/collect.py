@@ -8,6 +8,7 @@ import numpy as np
 
 from markovlens.evidence.discrete import discretise
 from markovlens.evidence.estimate import reproducibility
+from markovlens.evidence.finding import TooThin
 from markovlens.evidence.one_by_one import GymnasiumStepper, OneByOne, host_loop
 from markovlens.evidence.policies import BatchPolicy, Policy, check_table
 from markovlens.evidence.trajectories import ARRAYS, Trajectories
@@ -39,8 +40,8 @@ def collect(
             (`agents.policy.RunPolicy`); or None for a random one. With discrete
             observations and actions that is a random stochastic policy for each observation (a
             discrepancy shows under almost every policy, but the uniform one can be too even);
-            among a few, tried on a fifth as many extra steps, the one whose discrepancy stands
-            out most from its noise is taken. Otherwise actions are uniform.
+            among a few, tried on a fifth as many extra steps (at least 200 each), the one whose
+            discrepancy stands out most from its noise is taken. Otherwise actions are uniform.
         gamma: the discount for that choice.
     """
     from markovlens.envs.env import Env
@@ -70,7 +71,11 @@ def _telling_policy(
         length = max(200, int(steps * PILOT_SHARE / PILOTS))
         pilot = stepper.run(policy, length, int(rng.integers(2**31)), silent)
         pieces = discretise(pilot.cut(max(1, len(pilot) // PILOT_PIECES)))
-        tried.append((reproducibility(pieces, gamma, rng), policy))
+        try:
+            told = reproducibility(pieces, gamma, rng)
+        except TooThin:
+            told = -np.inf
+        tried.append((told, policy))
     return max(tried, key=lambda pair: pair[0])[1]
 
 

@@ -7,6 +7,12 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from markovlens.evidence.finding import TooThin
+
+ENDLESS = (
+    "with gamma = 1 values are finite only if every observation leads to the end of an episode, "
+    "and in these data one does not; say 0.99"
+)
 LARGEST_DENSE = 200  # targets; beyond, the linear systems are solved as sparse ones
 
 
@@ -52,7 +58,10 @@ class Flow(abc.ABC):
         seen, total = self._over_sources(visits), self._over_sources(totals)
         unseen = seen == 0.0
         right = np.where(unseen, typical[:, None], total)
-        return self._solve(np.where(unseen, 1.0, seen), right)
+        try:
+            return self._solve(np.where(unseen, 1.0, seen), right)
+        except (np.linalg.LinAlgError, RuntimeError):  # singular, as NumPy and SciPy say it
+            raise TooThin(ENDLESS) from None
 
     def _over_sources(self, values: Float[np.ndarray, "R S"]) -> Float[np.ndarray, "R X"]:
         key = np.arange(self.replications)[:, None] * self.targets + self.cell

@@ -20,6 +20,7 @@ Other columns are left alone.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,11 @@ def _read_csv(path: Path) -> dict[str, Any]:
     import polars as pl
 
     try:
-        return _columns(pl.read_csv(path, infer_schema_length=None).rename(str.strip))
+        table = pl.read_csv(path, infer_schema_length=None)
+        if any(text.str.starts_with(" ").any() for text in table if text.dtype == pl.String):
+            tight = re.sub(rb" *, *", b",", path.read_bytes())  # or numbers are taken for texts
+            table = pl.read_csv(tight, infer_schema_length=None)
+        return _columns(table.rename(str.strip))
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"not a table with a line of column names: {error}") from None
 
@@ -141,6 +146,8 @@ def _columns(table: Any) -> dict[str, Any]:
                 f"column {column.name} holds whole numbers of 2⁶³ and more, which do not fit; "
                 "number its values anew, from 0"
             )
+        if isinstance(column.dtype, pl.Decimal):
+            column = column.cast(pl.Float64)
         after = (_meaning(column.name) or ("", ""))[0] == "next_observation"
         if after and column.null_count() and column.dtype.is_numeric():  # open, as at an end
             column = column.cast(pl.Float64).fill_null(float("nan"))

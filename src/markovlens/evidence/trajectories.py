@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -70,7 +71,8 @@ class Trajectories:
         arrays = _finish(given)
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "names", _checked_names(names, self.observation))
+        checked = _checked_names(names, self.observation, self.next_observation)
+        object.__setattr__(self, "names", checked)
         ends = np.flatnonzero(self.terminated | self.truncated)
         object.__setattr__(self, "start", np.concatenate([[0], ends[:-1] + 1]).astype(np.int64))
 
@@ -201,14 +203,22 @@ def _array(name: str, value: object) -> np.ndarray:
             f"entry of the same shape"
         ) from None
     if array.dtype.kind in "OUS":
-        first = next((x for x in array.ravel() if not isinstance(x, int | float)), None)
+        first = next((x for x in array.ravel() if not _is_number(x)), array.ravel()[0])
+        kinds = name in ("observation", "next_observation", "action")
         raise ValueError(
-            f"{name} must hold numbers, of one shape for every step, got {first!r}; write "
-            "categories as whole numbers 0, 1, 2, …"
+            f"{name} must hold numbers, of one shape for every step, got {first!r}"
+            + ("; write categories as whole numbers 0, 1, 2, …" if kinds else "")
         )
     if array.ndim == 0:
         raise ValueError(f"{name} must have one entry per step, got a single value")
     return array
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return value is not None and bool(np.isfinite(float(value)))
+    except (TypeError, ValueError):
+        return False
 
 
 def _closed(
@@ -278,12 +288,14 @@ def _check_order(
         )
 
 
-def _checked_names(names: Sequence[str], observation: np.ndarray) -> tuple[str, ...]:
+def _checked_names(
+    names: Sequence[str], observation: np.ndarray, following: np.ndarray
+) -> tuple[str, ...]:
     if not names:
         return ()
     if observation.ndim == 1:
         fits = observation.dtype.kind in "biu" and observation.min() >= 0
-        if not fits or observation.max() >= len(names):
+        if not fits or max(observation.max(), following.max(initial=0)) >= len(names):
             raise ValueError(
                 f"{len(names)} names are for observations 0 to {len(names) - 1}, whole numbers; "
                 f"these go from {observation.min():g} to {observation.max():g}"

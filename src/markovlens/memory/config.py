@@ -79,8 +79,10 @@ class MemoryConfig:
                 raise ValueError(f"{stage}_steps cannot be negative, got {self.steps(stage)}")
         if not any(self.steps(stage) for stage in STAGES[1:-1]):
             raise ValueError("memory_steps, policy_steps and joint_steps are all 0: nothing to do")
-        if not self.learning_rate > 0.0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate:g}")
+        if not 0.0 < self.learning_rate < float("inf"):
+            raise ValueError(
+                f"learning_rate must be positive and finite, got {self.learning_rate:g}"
+            )
         if not self.init_scale >= 0.0:
             raise ValueError(f"init_scale is a standard deviation, got {self.init_scale:g}")
         for name in ("lam1", "lam2"):

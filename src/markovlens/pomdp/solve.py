@@ -49,7 +49,8 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """`upper − lower`; rounding may leave the two in the wrong order, by less than 1e-9."""
+        """`upper − lower`; rounding may leave the two in the wrong order, by some 1e-9 of their
+        size."""
         return max(self.upper - self.lower, 0.0)
 
 

@@ -13,10 +13,10 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.pomdp.policies import random_policy, uniform_policy
+from markovlens.pomdp.policies import random_policy
 from markovlens.values.discrepancy import lambda_discrepancy
 from markovlens.values.inputs import check_policy_and_memory
 from markovlens.values.occupancy import state_weights
@@ -26,13 +26,6 @@ Case = Literal["block MDP", "equivalent MDP", "projected away", "partially obser
 
 N_POLICIES = 20
 TOLERANCE = 1e-9
-
-
-def confusion(pomdp: Pomdp, policy: ArrayLike | None = None) -> Float[Array, "S S"]:
-    """ΦW: the chance that, in state s, what is seen is taken for state s'."""
-    weights = state_weights(pomdp, uniform_policy(pomdp) if policy is None else policy)
-    with jax.enable_x64(True):
-        return pomdp.Phi @ weights
 
 
 def is_block_mdp(pomdp: Pomdp) -> bool:

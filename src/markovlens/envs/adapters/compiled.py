@@ -1,6 +1,7 @@
 """An environment's functions compiled for stepping from Python."""
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -67,12 +68,17 @@ class Compiled:
         return self.env.action_mask(state) if self.env.masks_actions else None
 
 
-@lru_cache(maxsize=16)
 def compiled(name: str, seed: int) -> Compiled:
-    """The environment by name, shared by all who ask for the same.
+    """The environment by name, or by file, shared by all who ask for the same.
 
     Battleship ends by itself only for players who keep to the mask. Not all do, so here it is cut
     off after as many shots as there are cells.
     """
+    file = Path(name)
+    return _compiled(name, seed, file.stat().st_mtime_ns if file.is_file() else None)
+
+
+@lru_cache(maxsize=16)
+def _compiled(name: str, seed: int, written: int | None) -> Compiled:
     env = make(name, seed)
     return Compiled(env if env.time_limit else TimeLimit(env, env.action_space.flat_size))

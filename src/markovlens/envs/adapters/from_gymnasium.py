@@ -153,7 +153,7 @@ class WithPrevious:
 
     def step(self, actions: Any) -> HostStep:
         step = self._env.step(actions)
-        columns = [_flat(self.action_space, np.asarray(actions))] if self._action else []
+        columns = [self._done(np.asarray(actions))] if self._action else []
         columns += [step.reward[:, None]] if self._reward else []
         before = np.hstack(columns)
         ended = step.terminated | step.truncated
@@ -167,6 +167,11 @@ class WithPrevious:
 
     def close(self) -> None:
         self._env.close()
+
+    def _done(self, actions: np.ndarray) -> Float[np.ndarray, "N a"]:
+        """Actions as the environment took them: vectors are clipped to its bounds."""
+        taken = actions if isinstance(self.action_space, Discrete) else self.outside(actions)
+        return _flat(self.action_space, taken)
 
     def _beside(self, observation: np.ndarray, before: np.ndarray) -> Float[np.ndarray, "N n"]:
         seen = _flat(self._env.observation_space, observation)

@@ -1,5 +1,6 @@
 """Our environments as Gymnasium's: one at a time, or many at once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -114,8 +115,13 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._states: Any = None
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
+        if isinstance(seed, Sequence):  # one for each copy: all are drawn from one
+            seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
         super().reset(seed=seed)
         key = jax.random.key(int(self.np_random.integers(2**31)))
         reset = self._run.reset_many(key, self.num_envs)
@@ -125,6 +131,8 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return value_to_gymnasium(self.env.observation_space, observation), self._info()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        if self._states is None:
+            raise gymnasium.error.ResetNeeded("call reset() before step()")
         actions = _checked(self.action_space, actions)
         self._key, self._states, step, self._masks = self._run.step_many(
             self._key, self._states, actions

@@ -32,8 +32,8 @@ def parse_pomdp(text: str, name: str = "<text>") -> Pomdp:
     - Where the observation depends on the action (`O: listen`, `O: open`), states are split on
       the arriving action; see `markovlens.pomdp.splitting`.
     - A reward that depends on the observation is averaged over it.
-    - A state that is entered, never left, and where no choice matters is the end of an episode:
-      it pays nothing. If the file says otherwise, there is a warning.
+    - A state that is entered and never left is the end of an episode: it pays nothing. If the file
+      says otherwise, there is a warning.
     - Rows that sum to 1 within 1e-5 are normalised.
 
     Anything wrong is a `ValueError` that starts with `name:line:column:`.
