@@ -25,11 +25,12 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     figure = Figure(figsize=(10.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(
-        f"{found.verdict}   (p = {found.p_value:.3g}, {found.steps:,} steps, γ = {found.gamma:g})",
+        f"{found.verdict}{', by past rewards' if found.revealed_by == 'rewards' else ''}"
+        f"   (p = {found.p_value:.3g}, {found.steps:,} steps, γ = {found.gamma:g})",
         color=COLOURS[found.markov],
         fontweight="bold",
     )
-    if found.markov is False and found.shares:  # otherwise they are shares of noise
+    if found.markov is False and len(found.shares) > 1:  # otherwise they are shares of noise
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         _draw_shares(found, right)
     else:
@@ -45,7 +46,7 @@ def _draw_sizes(found: Detection, axes: "Axes") -> None:
     """The discrepancy as it is and with every remedy, without and with memory."""
     names = [
         "as it is",
-        *(remedy.name.replace(" and the previous", " +") for remedy in found.remedies),
+        *(_short(remedy.name) for remedy in found.remedies),
     ]
     sizes = [found.discrepancy, *(remedy.discrepancy for remedy in found.remedies)]
     remembered = [found.remembered, *(remedy.remembered for remedy in found.remedies)]
@@ -78,6 +79,13 @@ def _draw_sizes(found: Detection, axes: "Axes") -> None:
         bbox_to_anchor=(0.0, 1.02),
         borderpad=0,
     )
+
+
+def _short(name: str) -> str:
+    """The name of a remedy, for a narrow place."""
+    for long, short in ((" and its reward", " + reward"), (", the previous", " +")):
+        name = name.replace(long, short)
+    return name.replace(" and the previous", " +")
 
 
 def _draw_shares(found: Detection, axes: "Axes") -> None:
