@@ -15,7 +15,6 @@ allows for it: the past adds no more than 5% of the return's standard deviation.
 is compared with a normal distribution.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from scipy.special import ndtr, ndtri
 
 from markovlens.evidence.columns import ROWS_AT_ONCE, Made
 from markovlens.evidence.features import Smooth
-from markovlens.evidence.finding import Evidence, Settings, TooThin, shares_of, spread
+from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.history import discounted_sum_to_end
 from markovlens.evidence.inputs import Inputs, inputs_of
 from markovlens.evidence.lstd import lstd
@@ -91,33 +90,20 @@ def continuous_evidence(
         bounds.append((max(score.sum(), 0.0) - ndtri(level) * noise) / size)
         shares += _shares(probe, inputs, test)
         advance(0.7 + 0.1 * f)
-    p_value = float(ndtr(-total))
-    without = None
-    if inputs.rewards:
-        without = _p_without_rewards(data, settings, rng, stack) if p_value <= level else 1.0
     plain = _regression_on_present(rng, inputs, errors, group)
     one_step = [plain.residuals(f, column=f) for f in (0, 1)]
     found = smooth_discrepancy(data, inputs, values, one_step, settings, fold, rng)
     return Evidence(
         discrepancy=found,
         hypothesis=HYPOTHESIS,
-        p_value=p_value,
+        p_value=float(ndtr(-total)),
         remembered=float(np.mean(explained)),
         upper=max(found.upper, float(np.mean(bounds))),
         revealed_by="memory",
         shares=shares_of(shares, inputs.names),
         scale=scale,
-        p_without_rewards=without,
+        rewards=inputs.rewards,
     )
-
-
-def _p_without_rewards(
-    data: Trajectories, settings: Settings, rng: np.random.Generator, stack: Stack
-) -> float:
-    try:
-        return continuous_evidence(data, replace(settings, rewards=False), rng, stack).p_value
-    except TooThin:  # there is no other past
-        return 1.0
 
 
 def _halves(rng: np.random.Generator, data: Trajectories) -> Int[np.ndarray, "N"]:

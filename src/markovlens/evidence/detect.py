@@ -102,11 +102,10 @@ def detect(
             "most observations were seen only a few times: so the test can find something hidden, "
             "but not that there is nothing"
         )
-    without = evidence.p_without_rewards
-    only_rewards = markov is False and without is not None and without > level
+    only_rewards = markov is False and question.only_rewards_show(evidence)
     remedies: tuple[Remedy, ...] = ()
     if markov is False and frames > 0:
-        remedies = _remedies(question, frames, _stacks_for(without is not None, only_rewards))
+        remedies = _remedies(question, frames, _stacks_for(evidence.rewards, only_rewards))
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -152,6 +151,19 @@ class _Question:
         unseen = evidence.discrepancy.interval[0] == 0.0
         small = evidence.upper <= self.settings.tolerance * evidence.scale
         return True if unseen and small and not evidence.thin else None
+
+    def only_rewards_show(self, evidence: Evidence) -> bool:
+        """Whether the test, which rejects, would not if past rewards were left out."""
+        if not evidence.rewards:
+            return False
+        p_value = evidence.p_without_rewards
+        if p_value is None:
+            without = replace(self, settings=replace(self.settings, rewards=False))
+            try:
+                p_value = without.ask().p_value
+            except TooThin:  # there is no other past
+                return True
+        return p_value > self.settings.level
 
     def quickly(self) -> "_Question":
         settings = self.settings

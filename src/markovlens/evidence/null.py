@@ -78,6 +78,7 @@ def tabular_evidence(
         shares=by_observation if winner == 0 else shares[winner],
         scale=spread(returns),
         thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
+        rewards=rewards,
         p_without_rewards=p_value(scores_of_all[: 1 + 2 * settings.probes]) if rewards else None,
     )
 
