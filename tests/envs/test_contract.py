@@ -135,6 +135,12 @@ def test_the_time_limit_is_a_truncation_and_exact(name):
     assert np.asarray(seen.truncated).any()
 
 
+@pytest.mark.parametrize("name", ["parity-check", "Parity_Check", "PARITY_CHECK"])
+def test_names_of_the_library_are_as_free_as_there(name):
+    meant = registry.make("parity_check")
+    assert registry.make(name).observation_space == meant.observation_space
+
+
 def test_names_are_found_or_suggested():
     with pytest.raises(ValueError, match="unknown environment 'battelship-10'; did you mean 'batt"):
         registry.make("battelship-10")

@@ -88,7 +88,7 @@ def _tabular(name: str) -> Env:
     from markovlens.envs.tabular import Tabular
     from markovlens.pomdp import library
 
-    if name in library.names():
+    if library.knows(name):
         return Tabular(library.load(name))
     if name.lower().endswith(".pomdp"):
         return Tabular(library.resolve(name))

@@ -11,7 +11,7 @@ Pomdp(5 states, 3 actions, 4 observations, gamma=0.95)
 45
 """
 
-from markovlens.pomdp.library.catalogue import Entry, entries, load, names, resolve
+from markovlens.pomdp.library.catalogue import Entry, entries, knows, load, names, resolve
 from markovlens.pomdp.library.machines import network, paint, shuttle, tiger
 from markovlens.pomdp.library.mazes import cheese, maze4x3, tmaze
 from markovlens.pomdp.library.random_models import random_block_mdp, random_pomdp
@@ -27,6 +27,7 @@ __all__ = [
     "entries",
     "equivalent_mdp",
     "equivalent_mdp_collapsed",
+    "knows",
     "load",
     "maze4x3",
     "names",

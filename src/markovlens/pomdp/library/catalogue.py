@@ -61,6 +61,11 @@ def names() -> list[str]:
     return list(_ENTRIES)
 
 
+def knows(name: str) -> bool:
+    """Whether `load` does."""
+    return _builder(name) is not None
+
+
 def load(name: str) -> Pomdp:
     """The model of that name, as its builder makes it by default.
 
