@@ -45,8 +45,8 @@ def detect(
 
     Compares Monte Carlo with TD(0) values of the same observations (the λ-discrepancy), plainly
     and with random one-bit memories. If the observations turn out not Markov, asks again with the
-    last 1 to `frames` of them stacked, without and with the previous action; or, if only past
-    rewards show it, with the previous action and reward.
+    last 1 to `frames` of them stacked, without and with the previous action and, where past rewards
+    may tell something, with both (only so, if nothing else shows it).
 
     Arguments:
         data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
