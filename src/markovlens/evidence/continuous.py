@@ -6,13 +6,13 @@ MDP. What cannot differ is this: for any function V, if the observations are Mar
     E[ Σ_k (γλ)^k δ_{t+k} | o_t, a_t, everything before ] = h(o_t, a_t),    δ = r + γ V(o') − V(o),
 
 so nothing from before t correlates with the target once its mean given o_t and a_t is taken off
-both. Half of the episodes teach V, h and the function of present and past that best predicts what
-h leaves, the probe; in the other half the probe, less its mean given o_t and a_t, is correlated with
-the target less h; then the halves change places. Errors in h matter only where the probe's conditional mean is
-wrong too, and what is left of their product is measured between nearest neighbours from different
-episodes and taken off. With many steps even the rest would be significant, so the hypothesis
-allows for it: the past adds no more than 5% of the return's standard deviation. The sum, less that,
-is compared with a normal distribution.
+both. Half of the episodes teach V, h and the function of present and past that best predicts what h
+leaves, the probe; in the other half the probe, less its mean given o_t and a_t, is correlated with
+the target less h; then the halves change places. Errors in h matter only where the probe's
+conditional mean is wrong too, and what is left of their product is measured between nearest
+neighbours from different episodes and taken off. With many steps even the rest would be
+significant, so the hypothesis allows for it: the past adds no more than 5% of the return's standard
+deviation. The sum, less that, is compared with a normal distribution.
 """
 
 from typing import Any
