@@ -1,10 +1,13 @@
 """How fast `solve` brings the bounds together, on every model of the library.
 
     OMP_NUM_THREADS=1 python benchmarks/solve.py --tol 1e-3
+    OMP_NUM_THREADS=1 python benchmarks/solve.py --models paint maze4x3 network --gamma 0.9999
 
 Each model is solved several times and the fastest counts.
 """
 
+import equinox as eqx
+import jax.numpy as jnp
 import tyro
 
 from markovlens.cli.output import print_json, print_table
@@ -14,6 +17,7 @@ from markovlens.pomdp.solve import Solution, solve
 
 def main(
     models: tuple[str, ...] = (),
+    gamma: float | None = None,
     tol: float = 1e-3,
     time: float = 60.0,
     repeats: int = 3,
@@ -23,6 +27,7 @@ def main(
 
     Args:
         models: names of the library; all of them unless given.
+        gamma: a discount instead of the models' own.
         tol: relative gap to reach.
         time: seconds after which a model is given up.
         repeats: how often each is solved; the fastest counts.
@@ -31,6 +36,8 @@ def main(
     rows = []
     for name in models or library.names():
         pomdp = library.load(name)
+        if gamma is not None:
+            pomdp = eqx.tree_at(lambda model: model.gamma, pomdp, jnp.asarray(gamma))
         runs = [solve(pomdp, tol=tol, time=time) for _ in range(repeats)]
         rows.append(_row(name, min(runs, key=lambda run: run.seconds)))
     (print_json if json else print_table)(rows)

@@ -109,7 +109,7 @@ def test_a_yardstick_is_not_taken_from_a_solver_that_was_interrupted(tmp_path, m
     """`solve` answers Ctrl-C with the bounds it has; they must not become the figure's 1."""
 
     def interrupted(pomdp, tol, time):
-        return SimpleNamespace(converged=False, seconds=1.0, lower=0.0, upper=99.0)
+        return SimpleNamespace(interrupted=True, lower=0.0, upper=99.0)
 
     monkeypatch.setattr(memory_runs, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,7 @@
 """The belief-optimal value: numbers known by hand or from the literature, and identities."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -218,8 +220,20 @@ def test_an_interrupt_gives_the_bounds_so_far():
         raise KeyboardInterrupt
 
     solution = solve(library.load("maze4x3"), progress=interrupt)
+    assert solution.interrupted
     assert not solution.converged
     assert solution.lower < 2.0247 < solution.upper
+
+
+@pytest.mark.parametrize("name", ["paint", "maze4x3"])
+def test_a_discount_near_one_is_no_harder(name):
+    """Per step the value changes little between γ = 0.999 and 0.99999, and it is found as soon."""
+    model = library.load(name)
+    at = {g: solve(eqx.tree_at(lambda m: m.gamma, model, jnp.asarray(g))) for g in (0.999, 0.99999)}
+    assert all(solution.converged for solution in at.values())
+    assert at[0.99999].beliefs < 3 * at[0.999].beliefs
+    per_step = [(1.0 - gamma) * solution.lower for gamma, solution in at.items()]
+    np.testing.assert_allclose(*per_step, rtol=0.01)
 
 
 def test_time_is_a_limit_too():

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.optimize import linprog
 
 from markovlens.pomdp import library
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.solve import solve
 from markovlens.pomdp.solver.exact import solve_exact
+from markovlens.pomdp.solver.fixpoint import fixpoint
+from markovlens.pomdp.solver.graph import BeliefGraph
 from markovlens.pomdp.solver.hull import lower_hull
 from markovlens.pomdp.solver.initial import blind_values, fast_informed_bound, mdp_values
 from markovlens.pomdp.solver.lump import lump
@@ -110,3 +113,25 @@ def test_rewards_of_any_size_keep_states_apart():
         solution = solve(Pomdp(R=size * np.eye(2), gamma=0.5, **arrays))
         assert solution.lower / size == pytest.approx(1.8, rel=1e-3)
         assert solution.upper / size == pytest.approx(1.8, rel=1e-3)
+
+
+@settings(max_examples=20)
+@given(seeds)
+def test_the_fixpoint_is_where_sweeping_ends(seed):
+    """A graph of beliefs, some of them mixtures of others, some left on the frontier."""
+    model = lump(random_pomdp(seed, gamma=0.9))
+    graph = BeliefGraph(model)
+    corners = graph.add(np.eye(3))
+    graph.expand(np.union1d(corners, graph.add(model.roots)))
+    graph.expand(np.flatnonzero(graph.node_of < 0)[::2])
+    values = np.full(len(graph.beliefs), 20.0)
+    mixed = np.random.default_rng(seed).random(len(values)) < 0.3
+    mixed[corners] = False
+    weights = np.where(mixed[:, None], graph.beliefs, 0.0)
+    mixing = sparse.csr_array(weights @ np.eye(len(values))[corners])
+    found = fixpoint(graph, 0.9, values, mixed, mixing)
+    nodes = graph.belief_of[~mixed[graph.belief_of]]
+    for _ in range(500):
+        values[nodes] = graph.q_values(values).max(axis=1)[graph.node_of[nodes]]
+        values[mixed] = (mixing @ values)[mixed]
+    np.testing.assert_allclose(found, np.minimum(values, 20.0), rtol=1e-9)

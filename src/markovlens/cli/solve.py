@@ -9,7 +9,7 @@ import tyro
 if TYPE_CHECKING:
     from markovlens.pomdp.solve import Solution
 
-CUT_OFF = 1e-4  # share of an undiscounted return that lies beyond the simulated steps
+CUT_OFF = 1e-4  # share of the discounted weights that lies beyond the simulated steps
 LONGEST = 10_000  # steps to simulate when nothing is discounted
 
 

@@ -33,6 +33,7 @@ class Solution:
             finite-state controller that needs no beliefs.
         policy: acts by the best alpha vector at its belief.
         converged: whether the gap is as small as was asked for.
+        interrupted: whether it was Ctrl-C that ended the search.
         seconds: time taken.
         beliefs: number of beliefs looked at.
     """
@@ -44,6 +45,7 @@ class Solution:
     then: Int[np.ndarray, "K O"]
     policy: BeliefPolicy
     converged: bool
+    interrupted: bool
     seconds: float
     beliefs: int
 
@@ -84,6 +86,7 @@ def solve(
     search = Search(model)
     first = bounds = search.bounds
     scale = SMALLEST_VALUE * float(np.abs(model.reward).max())
+    interrupted = False
     try:
         while not _close(bounds, tol, scale):
             if time is not None and monotonic() - started > time:
@@ -92,7 +95,7 @@ def solve(
             bounds = search.bounds
             progress(_share_done(first, bounds, tol, scale), _describe(bounds))
     except KeyboardInterrupt:
-        pass
+        interrupted = True
     alphas = bounds.plans.vectors[:, model.class_of]
     with jax.enable_x64(True):
         jax_alphas = jnp.asarray(alphas)
@@ -104,6 +107,7 @@ def solve(
         then=bounds.plans.then,
         policy=BeliefPolicy(pomdp, alphas, bounds.plans.action),
         converged=_close(bounds, tol, scale),
+        interrupted=interrupted,
         seconds=monotonic() - started,
         beliefs=search.n_beliefs,
     )

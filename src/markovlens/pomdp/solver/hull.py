@@ -1,11 +1,12 @@
 """The lowest value at a belief that values at other beliefs allow, for many beliefs at once."""
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 SMALLEST_PIVOT = 1e-10
 SLACK = 1e-12  # how far a weight may fall below 0 for the sake of a larger pivot
 INEXACT = 1e-9  # how far weights may be from what they should be and still count
+EXACT = 1e-12  # and where errors may add up
 
 
 def lower_hull(
@@ -44,7 +45,7 @@ def lower_hull(
         chosen = basis[active]
         inverse = _inverse(points[chosen])
         weights = _times(queries[active], inverse)
-        sound = _sound(weights, queries[active], points[chosen])
+        sound = _sound(weights, queries[active], points[chosen], INEXACT)
         cost = (weights * heights[chosen]).sum(axis=1)
         values[active] = np.where(sound, np.minimum(values[active], cost), values[active])
         prices = (inverse @ heights[chosen][:, :, None])[:, :, 0]
@@ -59,6 +60,15 @@ def lower_hull(
         active = active[go_on]
         basis[active, leaving[go_on]] = entering[go_on]
     return values, basis
+
+
+def mixtures(
+    queries: Float[np.ndarray, "q k"], points: Float[np.ndarray, "q k k"]
+) -> tuple[Float[np.ndarray, "q k"], Bool[np.ndarray, "q"]]:
+    """The weights with which each query is mixed of its points, and whether they are exact."""
+    weights = _times(queries, _inverse(points))
+    exact = _sound(weights, queries, points, EXACT)
+    return np.maximum(weights, 0.0), exact
 
 
 def _leaving(
@@ -85,7 +95,9 @@ def _times(
     return (rows[:, None, :] @ matrices)[:, 0, :]
 
 
-def _sound(weights: np.ndarray, queries: np.ndarray, points: np.ndarray) -> np.ndarray:
+def _sound(
+    weights: np.ndarray, queries: np.ndarray, points: np.ndarray, error: float
+) -> Bool[np.ndarray, "q"]:
     """Whether the weights really mix the points to the query; a poor inverse shows here."""
     apart = np.abs(_times(weights, points) - queries).max(axis=1)
-    return (weights.min(axis=1) >= -INEXACT) & (apart <= INEXACT)
+    return (weights.min(axis=1) >= -error) & (apart <= error)

@@ -61,7 +61,7 @@ class Search:
             visited = self._visits(target) > 0.0
             frontier = np.flatnonzero(visited & (graph.node_of < 0))
             upper.interpolate(np.concatenate([graph.belief_of, frontier]))
-            upper.sweep(settled)
+            upper.lower(settled)
         visits = self._visits(target)
         self._lower.follow(self._roots, self._model.root_weights)
         for _ in range(REPEATS):
