@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +48,16 @@ def write_parquet(path: str | os.PathLike[str], table: pl.DataFrame) -> None:
         table.write_parquet(file)
 
 
+def fill(template: str, **parts: str) -> str:
+    """The template with each {{name}} replaced by that part, whatever is written in the parts.
+
+    >>> fill("{{a}} and {{b}}", a="{{b}}", b="c")
+    '{{b}} and c'
+    """
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], template)
+
+
 def _umask() -> int:
-    mask = os.umask(0)
+    mask = os.umask(0o077)  # can only be read by setting it
     os.umask(mask)
     return mask

@@ -39,13 +39,13 @@ def progress_bar(title: str, total: float) -> Iterator[Advance]:
         )
 
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[status]}"),
+            TextColumn("{task.fields[status]}", markup=False),
         )
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(title, total=total, status="")
@@ -62,9 +62,7 @@ class _PlainLines:
 
     def __call__(self, done: float, status: str = "") -> None:
         now = time.monotonic()
-        if (
-            self._first is None
-        ):  # what came before it, compiling above all, says nothing of the pace
+        if self._first is None:  # what came before it, compiling above all, says nothing of pace
             self._first = now, done
         started, at_first = self._first
         if now - self._last < SECONDS_BETWEEN_LINES or done <= at_first:

@@ -176,7 +176,10 @@ def test_hyperparameters_can_differ_within_one_program(finished):
     first = jax.tree.leaves(run.network(0))
     for x, y in zip(first, jax.tree.leaves(base.network(0)), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
-    assert any((x != y).any() for x, y in zip(first, jax.tree.leaves(run.network(1)), strict=True))
+    alone = jax.tree.leaves(train(other).network())
+    for x, y, z in zip(jax.tree.leaves(run.network(1)), alone, first, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+        assert (x != z).any()
 
 
 def test_runs_of_different_structure_cannot_train_together():
@@ -184,6 +187,27 @@ def test_runs_of_different_structure_cannot_train_together():
         train_together(
             [(SMALL, 0), (PPOConfig(env="tmaze-2", latent=16, steps=1280, n_steps=16), 1)]
         )
+    outside = PPOConfig(env="CartPole-v1", latent=8, steps=64, n_steps=16)
+    with pytest.raises(ValueError, match="epochs is 4 and 3"):
+        train_together([(outside, 0), (replace(outside, epochs=3), 0)])
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    config = PPOConfig(
+        env="tmaze-2", latent=np.int64(8), steps=np.float32(64), n_steps=16, gamma=np.float64(0.5)
+    )
+    train(config, out=tmp_path / "run")
+    assert load_run(tmp_path / "run").spec().config.gamma == 0.5
+    with pytest.raises(ValueError, match=r"latent must be a whole number, got 4\.5"):
+        PPOConfig(latent=4.5)
+
+
+def test_only_runs_that_are_there(finished):
+    run, _ = finished
+    for ask in (run.env, run.network, lambda index: evaluate(run, 1, index=index)):
+        for index in (-1, 2):
+            with pytest.raises(ValueError, match=f"numbered from 0 to 1 here, got {index}"):
+                ask(index)
 
 
 def test_acting_outside(finished):
@@ -206,7 +230,9 @@ def test_acting_outside(finished):
 def test_acting_with_what_was_done_and_paid_before():
     config = replace(SMALL, previous_action=True, previous_reward=True, steps=64)
     run = train(config)
-    run.act(np.zeros(5 + 4 + 1))
+    _, unpaid = run.act(np.zeros(5 + 4 + 1))
+    _, paid = run.act(np.append(np.zeros(5 + 4), 1.0))
+    assert (unpaid != paid).any()
     with pytest.raises(
         ValueError, match="flat, then the previous action, flat, then the previous r"
     ):

@@ -9,7 +9,10 @@ import pytest
 
 from markovlens.envs import registry
 from markovlens.envs.env import Env
+from markovlens.envs.tmaze import TMaze
 from markovlens.envs.vector import unroll, vector_reset
+from markovlens.pomdp import library
+from markovlens.pomdp.cassandra import write_pomdp
 
 N, LENGTH = 5, 60
 
@@ -149,6 +152,14 @@ def test_names_are_found_or_suggested():
     assert registry.make("tmaze").env.corridor == 5
     assert registry.make("tmaze-1000").env.corridor == 1000
     assert registry.make("battleship-12").action_space.n == 144
+    assert registry.make("RockSample-4-2").env.n_rocks == 2
+    assert isinstance(registry.make("TMaze-5").env, TMaze)
+
+
+def test_a_file_may_be_called_like_an_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pomdp(library.load("tiger"), "battleship.POMDP")
+    assert registry.make("battleship.POMDP").time_limit == registry.TIME_LIMIT
 
 
 def test_the_seed_draws_the_rock_map():

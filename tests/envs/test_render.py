@@ -19,7 +19,12 @@ from markovlens.envs.render.episode import RandomPolicy, play
 from markovlens.envs.render.movies import write_movie
 from markovlens.envs.render.pocman import CELL, GHOSTS, PocManArtist
 from markovlens.envs.render.stage import Stage, artist_for
-from markovlens.envs.wrappers import MaskObservation, PreviousAction
+from markovlens.envs.wrappers import (
+    FullyObserved,
+    MaskObservation,
+    PreviousAction,
+    PreviousReward,
+)
 
 NAMES = ["pocman", "battleship-10", "rocksample-11-11", "rocksample-15-15", "tmaze-5", "tiger"]
 
@@ -130,12 +135,12 @@ def test_a_previous_action_in_the_observation_changes_nothing_shown():
     for name in ("pocman", "tmaze-5"):
         env = make(name)
         views = []
-        for view in (env, PreviousAction(env)):
+        for view in (env, PreviousAction(env), PreviousReward(PreviousAction(env))):
             state, observation = view.reset(jax.random.key(0))
             stage = Stage(view, name)
             stage.begin(observation)
             views.append(stage.picture(state))
-        assert (views[0] == views[1]).all()
+        assert all((view == views[0]).all() for view in views)
 
 
 def test_a_masked_view_is_shown_as_it_is():
@@ -145,6 +150,16 @@ def test_a_masked_view_is_shown_as_it_is():
     stage.begin(observation)
     assert stage.picture(state).shape[2] == 3
     assert stage.caption().endswith(PlainArtist(env).words(np.asarray(observation)))
+
+
+def test_a_full_view_is_shown_as_it_is():
+    """The 11 states of the cheese maze are as many as its 7 observations and 4 actions."""
+    env = FullyObserved(make("cheese"))
+    state, observation = env.reset(jax.random.key(0))
+    stage = Stage(env, "cheese")
+    stage.begin(observation)
+    assert stage.picture(state).shape[2] == 3
+    assert stage.caption().endswith(f"sees: {int(observation)}")
 
 
 def frames(n=5):

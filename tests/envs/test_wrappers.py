@@ -56,6 +56,8 @@ def test_masks_that_make_no_sense_are_refused():
         MaskObservation(RockSample(3, 2), hidden=(8,))
     with pytest.raises(ValueError, match="keep at least 1"):
         MaskObservation(Battleship(), hidden=(0,))
+    with pytest.raises(ValueError, match=r"hidden once each, got \[1, 1\]"):
+        MaskObservation(RockSample(3, 2), hidden=(1, 1))
 
 
 def test_full_view_of_a_wrapped_environment():

@@ -89,6 +89,13 @@ def test_a_callable_policy_decides():
     np.testing.assert_array_equal(data.action, data.observation[:, 2] > 0)
 
 
+@pytest.mark.parametrize("steps", [1, 5, 101])
+def test_as_many_steps_as_asked_for(steps):
+    data = collect(TMaze(2), steps)
+    assert len(data) == steps
+    assert data.terminated[-1] or data.truncated[-1]
+
+
 def test_our_environments_are_stepped_by_tables_and_callables():
     table = np.zeros((5, 4))
     table[:, 2] = 1.0

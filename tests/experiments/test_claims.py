@@ -66,6 +66,25 @@ def test_a_sleeper_finds_out_that_it_was_succeeded(tmp_path, monkeypatch):
     heir.release()
 
 
+def test_a_holder_goes_on_when_the_share_was_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "TOUCH_SECONDS", 0.02)
+    looked = []
+
+    def away(folder, name):
+        looked.append(name)
+        raise OSError("stale file handle")
+
+    holder = try_claim(tmp_path, "unit")
+    with monkeypatch.context() as broken:
+        broken.setattr(claims, "_last_number", away)
+        deadline = time.monotonic() + 30
+        while len(looked) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert len(looked) >= 3
+    assert not holder.lost
+    holder.release()
+
+
 def test_a_sleeper_gives_up_what_another_may_have_finished_meanwhile(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "TOUCH_SECONDS", 0.02)
     sleeper = try_claim(tmp_path, "unit")

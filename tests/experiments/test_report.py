@@ -76,6 +76,12 @@ def test_text_cannot_break_out_of_the_page():
     assert data_in(page)["agents"][0]["name"] == "</script><b>"
 
 
+def test_a_title_may_look_like_a_part_of_the_page():
+    page = render("{{title}} {{data}}", page_data(curves()) | NOTHING_MORE)
+    assert "<title>{{title}} {{data}}</title>" in page
+    assert data_in(page)["agents"]
+
+
 def test_a_page_has_two_scripts_whatever_it_tells_of():
     table = curves().filter(agent="ld").with_columns(pl.lit("</script><b>").alias("agent"))
     more = {"budgets": [{"agent": "</script>"}]}

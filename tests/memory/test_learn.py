@@ -102,6 +102,14 @@ def test_resumed_equals_uninterrupted(tmaze, short, tmp_path):
         assert found.history["memory"].tolist() == expected.history["memory"].tolist()
 
 
+def test_numbers_of_numpy_make_the_same_run(tmaze, tmp_path):
+    file = tmp_path / "half.npz"
+    learned = learn_memory(tmaze, 2, checkpoint=file, **SHORT)
+    numpy = {name: np.float64(value) for name, value in SHORT.items()}
+    again = learn_memory(tmaze, np.int64(2), checkpoint=file, **numpy)
+    assert again.value == learned.value
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmaze, tmp_path):
     file = tmp_path / "half.npz"
     learn_memory(tmaze, 2, checkpoint=file, **SHORT)

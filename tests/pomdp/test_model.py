@@ -132,6 +132,12 @@ def test_traced_numbers_pass_unchecked_and_differentiate():
     assert float(slope) == 5.0
 
 
+def test_a_model_can_be_made_inside_what_is_traced():
+    with jax.enable_x64(True):
+        doubled = jax.jit(lambda x: x * Pomdp(**parts(gamma=0.5)).gamma)(2.0)
+    assert float(doubled) == 1.0
+
+
 def test_shapes_are_checked_even_when_traced():
     with pytest.raises(ValueError, match="p0 must have shape"):
         jax.jit(lambda p0: Pomdp(**parts(p0=p0)).p0)(jnp.ones(3))

@@ -2,17 +2,16 @@
 
 import re
 from dataclasses import asdict, dataclass, fields, replace
-from types import UnionType
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args
 
 from markovlens.names import unknown_name
+from markovlens.options import check_options
 
 Algo = Literal["ld", "rnn", "memoryless"]
 MemoryCell = Literal["gru", "lstm", "mingru"]
 CellName = Literal[MemoryCell, "none"]
 
 ALGOS: tuple[Algo, ...] = get_args(Algo)
-MEMORY_CELLS: tuple[MemoryCell, ...] = get_args(MemoryCell)
 
 # Traced: runs that differ only in these (and in their seed) train together in one program.
 HYPERPARAMETERS = (
@@ -84,15 +83,10 @@ class PPOConfig:
     hide: tuple[int, ...] = ()
     """Entries of the flattened observation that the agent does not see."""
     feed_again: tuple[int, ...] | None = None
-    """Entries of the observation fed in again after a first layer of double width."""
+    """Entries of the observation fed in again after a first layer of double width (ld, rnn)."""
 
     def __post_init__(self) -> None:
-        for name in ("hide", "feed_again"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        for field, known in (("algo", ALGOS), ("cell", MEMORY_CELLS)):
-            if getattr(self, field) not in known:
-                raise unknown_name(field, getattr(self, field), known)
+        check_options(self)
         for name in ("n_envs", "n_steps", "epochs", "minibatches", "latent", "steps"):
             got = getattr(self, name)
             if got is not None and got < 1:
@@ -127,7 +121,7 @@ class PPOConfig:
         """
         chosen: dict[str, Any] = {}
         for row in PAPER:
-            if re.fullmatch(row.env, self.env):
+            if re.fullmatch(row.env, self.env, re.IGNORECASE):
                 chosen = row.settings | row.algos.get(self.algo, {})
                 break
         missing = {k: v for k, v in chosen.items() if getattr(self, k) is None}
@@ -185,28 +179,7 @@ def config_from(table: dict[str, Any]) -> PPOConfig:
     for key in table:
         if key not in known:
             raise unknown_name("option", key, known)
-    hints = get_type_hints(PPOConfig)
-    return PPOConfig(**{name: _typed(name, value, hints[name]) for name, value in table.items()})
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """The value as its option has it: TOML knows lists for tuples, and people write 1e6 steps."""
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    if any(get_origin(kind) is tuple for kind in kinds):
-        if not isinstance(value, list | tuple) or any(type(entry) is not int for entry in value):
-            raise ValueError(f"{name} must be a list of whole numbers, got {value!r}")
-        return tuple(value)
-    if str in kinds and not isinstance(value, str):
-        raise ValueError(f"{name} must be a text, got {value!r}")
-    if bool in kinds and not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {value!r}")
-    if (int in kinds or float in kinds) and bool not in kinds:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{name} must be a number, got {value!r}")
-        if int in kinds and not float(value).is_integer():
-            raise ValueError(f"{name} must be a whole number, got {value!r}")
-        return int(value) if int in kinds else value
-    return value
+    return PPOConfig(**table)
 
 
 class PaperSettings(NamedTuple):

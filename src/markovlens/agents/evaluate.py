@@ -37,11 +37,11 @@ def evaluate(
     which = range(len(run)) if index is None else [index]
     tables = []
     for i in which:
-        key = jax.random.fold_in(jax.random.key(seed), i)
+        spec, key = run.spec(i), jax.random.fold_in(jax.random.key(seed), i)
         with closing(run.env(i)) as env:
             play = _play if isinstance(env, Env) else _play_host
             played = play(run.network(i), env, episodes, greedy, key)
-        which_run = {"run": np.full(episodes, i), "seed": np.full(episodes, run.specs[i].seed)}
+        which_run = {"run": np.full(episodes, i), "seed": np.full(episodes, spec.seed)}
         tables.append(pl.DataFrame(which_run | played))
     return pl.concat(tables)
 

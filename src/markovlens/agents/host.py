@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from markovlens.agents.acting import choose, within
 from markovlens.agents.actions import ActionDistribution, action_distribution
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.networks import ActorCritic
@@ -39,7 +40,7 @@ from markovlens.agents.program import (
     observe,
     stack_trees,
 )
-from markovlens.agents.rollout import Rollout, within
+from markovlens.agents.rollout import Rollout
 from markovlens.envs.env import Env
 from markovlens.envs.registry import GYMNASIUM_GAMMA, is_gymnasium_id
 from markovlens.envs.spaces import Space
@@ -61,10 +62,22 @@ class HostState(eqx.Module):
 
 def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostProgram":
     """The program that trains these runs."""
+    _check_alike([spec.config.structure() for spec in specs])
     if _is_outside(specs[0].config, env):
         return HostProgram(specs)
     _check_own(specs[0].config, env)
     return Program(specs, env)
+
+
+def _check_alike(structures: Sequence[dict[str, Any]]) -> None:
+    first = structures[0]
+    for other in structures:
+        odd = next((name for name, value in other.items() if value != first[name]), None)
+        if odd is not None:
+            raise ValueError(
+                f"runs that train together must agree in all but their hyperparameters: "
+                f"{odd} is {first[odd]!r} and {other[odd]!r}"
+            )
 
 
 def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorEnv":
@@ -212,10 +225,10 @@ class Player:
         steps = []
         for t in range(length):
             seen, first = self.observation, self.first
-            self.memory, action = _choose(
-                actor, space, self.distribution, self.greedy, seen, self.memory, first, noise[t]
+            chance = None if self.greedy else noise[t]
+            self.memory, action, shown = _choose(
+                actor, space, self.env.action_space, seen, self.memory, first, chance
             )
-            shown = within(self.env.action_space, action)
             after = self.env.step(np.asarray(shown))
             led_to = after.next_observation
             flags = after.reward, after.terminated, after.truncated
@@ -249,19 +262,16 @@ def _seeds(seed: int, update: int, n: int) -> list[int]:
 def _choose(
     actor: ActorCritic,
     space: Space,
-    distribution: ActionDistribution,
-    greedy: bool,
+    action_space: Space,
     observation: np.ndarray,
     memory: Array,
     first: np.ndarray,
-    noise: np.ndarray,
-) -> tuple[Array, Array]:
+    noise: np.ndarray | None,
+) -> tuple[Array, Array, Array]:
     seen = jax.vmap(space.flatten)(jnp.asarray(observation))
-    memory = actor.step(seen, memory, jnp.asarray(first))
-    outputs = actor.outputs(memory).action
-    if greedy:
-        return memory, distribution.mode(outputs)
-    return memory, distribution.sample(outputs, jnp.asarray(noise))
+    starts, chance = jnp.asarray(first), None if noise is None else jnp.asarray(noise)
+    memory, _, action = choose(actor, action_space, seen, memory, starts, None, chance)
+    return memory, action, within(action_space, action)
 
 
 @eqx.filter_jit

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.acting import choose, within
+from markovlens.agents.actions import action_distribution
 from markovlens.agents.host import closing
 from markovlens.agents.networks import ActorCritic
-from markovlens.agents.rollout import within
 from markovlens.agents.run import Run
 from markovlens.envs.spaces import Space, kept_entries
 
@@ -32,7 +32,7 @@ class RunPolicy(eqx.Module):
     forgets: bool = eqx.field(static=True)  # whether it had a memory to clear
 
     def __init__(self, run: Run, index: int = 0):
-        config = run.specs[index].config
+        config = run.spec(index).config
         sees_more = {
             "its previous action": config.previous_action,
             "its previous reward": config.previous_reward,
@@ -71,10 +71,8 @@ class RunPolicy(eqx.Module):
             flat = jax.nn.one_hot(observation, self.size, dtype=jnp.float32)
         else:
             flat = observation.reshape(n, -1).astype(jnp.float32)
-        network, distribution = self.network, action_distribution(self.action_space)
-        first = jnp.ones(n, dtype=bool)
-        memory = network.step(flat[:, np.array(self.kept)], network.memory(n), first)
-        outputs = forbid(network.outputs(memory).action, allowed)
-        return within(
-            self.action_space, distribution.sample(outputs, distribution.noise(key, (n,)))
-        )
+        seen, first = flat[:, np.array(self.kept)], jnp.ones(n, dtype=bool)
+        empty = self.network.memory(n)
+        noise = action_distribution(self.action_space).noise(key, (n,))
+        _, _, action = choose(self.network, self.action_space, seen, empty, first, allowed, noise)
+        return within(self.action_space, action)

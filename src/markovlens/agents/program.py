@@ -189,14 +189,6 @@ class Program:
     """
 
     def __init__(self, specs: Sequence[RunSpec], env: Env | None = None):
-        structures = [spec.config.structure() for spec in specs]
-        odd = next((s for s in structures if s != structures[0]), None)
-        if odd is not None:
-            name = next(k for k, v in odd.items() if v != structures[0][k])
-            raise ValueError(
-                f"runs that train together must agree in all but their hyperparameters: "
-                f"{name} is {structures[0][name]!r} and {odd[name]!r}"
-            )
         self.devices = jax.local_devices()[: len(specs)]
         self.n_runs = len(specs)
         padding = -len(specs) % len(self.devices)

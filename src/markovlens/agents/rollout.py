@@ -4,13 +4,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.acting import choose, within
+from markovlens.agents.actions import action_distribution
 from markovlens.agents.networks import ActorCritic
 from markovlens.envs.env import Env
-from markovlens.envs.spaces import Box, Space
 from markovlens.envs.vector import VectorState, unroll
 
 
@@ -50,10 +49,11 @@ def collect(
     flatten = jax.vmap(env.observation_space.flatten)
 
     def act(memory: Array, state: VectorState, noise_t: Array) -> tuple[Array, Array, Any]:
-        memory = actor.step(flatten(state.observation), memory, state.first)
         allowed = jax.vmap(env.action_mask)(state.env_state) if env.masks_actions else None
-        outputs = forbid(actor.outputs(memory).action, allowed)
-        action = distribution.mode(outputs) if greedy else distribution.sample(outputs, noise_t)
+        seen, chance = flatten(state.observation), None if greedy else noise_t
+        memory, _, action = choose(
+            actor, env.action_space, seen, memory, state.first, allowed, chance
+        )
         return memory, within(env.action_space, action), (memory, action, allowed)
 
     last_memory, state, seen, (memories, action, allowed) = unroll(
@@ -72,11 +72,6 @@ def collect(
         memories=memories,
     )
     return last_memory, state, rollout
-
-
-def within(space: Space, action: Array) -> Array:
-    """The action as the environment may see it: clipped to a bounded space."""
-    return jnp.clip(action, space.low, space.high) if isinstance(space, Box) else action
 
 
 def max_truncations(env: Env, length: int) -> int:

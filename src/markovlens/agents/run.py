@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool
 
-from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.acting import choose, within
+from markovlens.agents.actions import action_distribution
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
-from markovlens.agents.rollout import within
 from markovlens.envs.env import Env
 from markovlens.envs.spaces import Discrete, Space
 from markovlens.precision import is_traced
@@ -46,21 +46,28 @@ class Run:
     def __len__(self) -> int:
         return len(self.specs)
 
-    def network(self, run: int = 0) -> ActorCritic:
+    def network(self, index: int = 0) -> ActorCritic:
         """The network of one run."""
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), self._networks)
+        self.spec(index)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[index]), self._networks)
 
-    def env(self, run: int = 0) -> Any:
+    def env(self, index: int = 0) -> Any:
         """The environment as this run's agent sees it: an `Env`, or a `HostVectorEnv`, made anew
         and yours to close."""
-        return problem(*self.specs[run], self._env)
+        return problem(*self.spec(index), self._env)
+
+    def spec(self, index: int = 0) -> RunSpec:
+        """What run `index` was: its config and its seed."""
+        if not 0 <= index < len(self):
+            raise ValueError(f"runs are numbered from 0 to {len(self) - 1} here, got {index}")
+        return self.specs[index]
 
     def act(
         self,
         observation: Any,
         memory: Array | None = None,
         *,
-        run: int = 0,
+        index: int = 0,
         greedy: bool = True,
         allowed: Any = None,
         key: Array | None = None,
@@ -77,20 +84,20 @@ class Run:
         """
         if not greedy and key is None:
             raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
-        network, env = self._actor(run)
+        network, env = self._actor(index)
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         spaces = env.observation_space, env.action_space
-        seen = _checked(spaces[0], observation, self.specs[run].config)
+        seen = _checked(spaces[0], observation, self.spec(index).config)
         action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
         return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
-    def _actor(self, run: int) -> tuple[ActorCritic, Any]:
+    def _actor(self, index: int) -> tuple[ActorCritic, Any]:
         """What acting needs, made once: the network, and the environment for its spaces only."""
-        if run not in self._actors:
-            with closing(self.env(run)) as env:
-                self._actors[run] = self.network(run).without_critics(), env
-        return self._actors[run]
+        if index not in self._actors:
+            with closing(self.env(index)) as env:
+                self._actors[index] = self.network(index).without_critics(), env
+        return self._actors[index]
 
 
 def _checked(space: Space, observation: Any, config: PPOConfig) -> Array:
@@ -132,13 +139,10 @@ def _act(
     allowed: Any,
     key: Array,
 ) -> tuple[Array, Array]:
-    distribution = action_distribution(action_space)
-    seen = seen_space.flatten(observation)[None]
-    memory = network.step(seen, memory, jnp.zeros(1, dtype=bool))
+    seen, first = seen_space.flatten(observation)[None], jnp.zeros(1, dtype=bool)
     mask = None if allowed is None else jnp.asarray(allowed)[None]
-    outputs = forbid(network.outputs(memory).action, mask)
-    noise = distribution.noise(key, (1,))
-    action = distribution.mode(outputs) if greedy else distribution.sample(outputs, noise)
+    noise = None if greedy else action_distribution(action_space).noise(key, (1,))
+    memory, _, action = choose(network, action_space, seen, memory, first, mask, noise)
     return within(action_space, action[0]), memory[0]
 
 

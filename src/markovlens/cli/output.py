@@ -17,7 +17,7 @@ def print_table(rows: Sequence[Mapping[str, object]], title: str = "") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False)
     columns = list(rows[0]) if rows else []
     if not console.is_terminal:
         _print_plain(rows, columns, title)

@@ -15,6 +15,7 @@ class _Family(NamedTuple):
     """Environments that differ by the whole numbers in their name."""
 
     pattern: str
+    ends: bool  # whether every episode ends by the rules
     members: tuple[str, ...]  # the ones that `names` lists
     build: Callable[[tuple[int, ...], int], Env]  # (numbers in the name, seed)
 
@@ -31,14 +32,11 @@ def make(name: str, seed: int = 0, time_limit: int = TIME_LIMIT) -> Env:
     Discrete(n=16)
     """
     for family in _FAMILIES:
-        match = re.fullmatch(family.pattern, name)
+        match = re.fullmatch(family.pattern, name, re.IGNORECASE)
         if match:
             env = family.build(tuple(int(number) for number in match.groups() if number), seed)
-            break
-    else:
-        env = _tabular(name)
-    ends_by_itself = name.startswith("battleship")
-    return env if ends_by_itself else TimeLimit(env, time_limit)
+            return env if family.ends else TimeLimit(env, time_limit)
+    return TimeLimit(_tabular(name), time_limit)
 
 
 def is_gymnasium_id(name: str) -> bool:
@@ -97,8 +95,10 @@ def _tabular(name: str) -> Env:
 
 
 _FAMILIES = (
-    _Family(r"rocksample-(\d+)-(\d+)", ("rocksample-11-11", "rocksample-15-15"), _rocksample),
-    _Family(r"battleship-(\d+)", ("battleship-10",), _battleship),
-    _Family(r"pocman", ("pocman",), _pocman),
-    _Family(r"tmaze(?:-(\d+))?", ("tmaze-5",), _tmaze),
+    _Family(
+        r"rocksample-(\d+)-(\d+)", False, ("rocksample-11-11", "rocksample-15-15"), _rocksample
+    ),
+    _Family(r"battleship-(\d+)", True, ("battleship-10",), _battleship),
+    _Family(r"pocman", False, ("pocman",), _pocman),
+    _Family(r"tmaze(?:-(\d+))?", False, ("tmaze-5",), _tmaze),
 )

@@ -88,6 +88,8 @@ def kept_entries(size: int, hidden: tuple[int, ...]) -> tuple[int, ...]:
             f"cannot hide entry {bad[0]}: the observation has {size} entries; "
             f"choose from 0 to {size - 1}"
         )
+    if len(set(hidden)) < len(hidden):
+        raise ValueError(f"entries are hidden once each, got {list(hidden)}")
     kept = tuple(i for i in range(size) if i not in hidden)
     if not kept:
         raise ValueError(f"cannot hide all {size} entries of the observation: keep at least 1")

@@ -118,7 +118,8 @@ class _Ours:
             columns[name] = np.swapaxes(by_time, 0, 1)
         columns["truncated"] = columns["truncated"].copy()
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
-        columns = {n: c.reshape(-1, *c.shape[2:]) for n, c in columns.items()}
+        columns = {n: c.reshape(-1, *c.shape[2:])[:steps] for n, c in columns.items()}
+        columns["truncated"][-1] |= ~columns["terminated"][-1]
         return Trajectories(**columns, names=names)
 
 

@@ -43,8 +43,8 @@ class Claim:
 
     def _keep_touching(self) -> None:
         while not self._released.wait(TOUCH_SECONDS):
-            _, last = _last_number(self.path.parent, self.path.stem)
             with suppress(OSError):  # a full disk, a share that is away: next time
+                _, last = _last_number(self.path.parent, self.path.stem)
                 if last != self.path or _age(self.path) >= EXPIRY_SECONDS:
                     self._lost.set()
                     return

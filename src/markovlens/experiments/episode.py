@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt8
 
-from markovlens.agents.actions import action_distribution, forbid
+from markovlens.agents.acting import choose, within
+from markovlens.agents.actions import action_distribution
 from markovlens.agents.networks import ActorCritic
-from markovlens.agents.rollout import within
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env, innermost
 from markovlens.envs.render import episode
@@ -93,13 +93,11 @@ def _think(
     allowed: Bool[Array, "A"] | None,
     key: PRNGKeyArray,
 ) -> tuple[_Thought, Float[Array, "1 M"]]:
-    distribution = action_distribution(env.action_space)
-    seen = env.observation_space.flatten(observation)[None]
-    memory = network.step(seen, memory, jnp.zeros(1, dtype=bool))
-    said = network.outputs(memory)
-    outputs = forbid(said.action, None if allowed is None else allowed[None])
-    action = distribution.sample(outputs, distribution.noise(key, (1,)))[0]
-    return _Thought(outputs[0], said.value[0], within(env.action_space, action)), memory
+    seen, first = env.observation_space.flatten(observation)[None], jnp.zeros(1, dtype=bool)
+    mask = None if allowed is None else allowed[None]
+    noise = action_distribution(env.action_space).noise(key, (1,))
+    memory, said, action = choose(network, env.action_space, seen, memory, first, mask, noise)
+    return _Thought(said.action[0], said.value[0], within(env.action_space, action[0])), memory
 
 
 def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> Moment:

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from markovlens.agents.acting import choose
 from markovlens.agents.actions import action_distribution
 from markovlens.agents.layers import Dense, dense
 from markovlens.agents.networks import ActorCritic
@@ -117,8 +118,10 @@ def _play(env: Env, network: ActorCritic, memory: Array, state: VectorState, key
     flatten = jax.vmap(env.observation_space.flatten)
 
     def act(memory: Array, state: VectorState, noise_t: Array) -> tuple[Array, Array, Array]:
-        memory = network.step(flatten(state.observation), memory, state.first)
-        action = distribution.sample(network.outputs(memory).action, noise_t)
+        seen = flatten(state.observation)
+        memory, _, action = choose(
+            network, env.action_space, seen, memory, state.first, None, noise_t
+        )
         return memory, action, innermost_state(env, state.env_state).food
 
     memory, state, seen, food = unroll(env, act, memory, state, env_key, CHUNK, noise)

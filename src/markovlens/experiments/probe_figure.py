@@ -174,7 +174,7 @@ class _Player:
         self, observation: Array, memory: list[Array], allowed: Any, key: PRNGKeyArray
     ) -> tuple[Array, list[Array]]:
         acted = [
-            run.act(observation, before, run=index, greedy=False, key=key)
+            run.act(observation, before, index=index, greedy=False, key=key)
             for (run, index), before in zip(self._subjects, memory, strict=True)
         ]
         after = [now for _, now in acted]

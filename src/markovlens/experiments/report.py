@@ -23,7 +23,7 @@ from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
 from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
 from markovlens.experiments.tables import Row, table_comparison
-from markovlens.files import write_text
+from markovlens.files import fill, write_text
 from markovlens.progress import Advance, silent
 
 METRICS = {
@@ -105,13 +105,7 @@ def render(title: str, data: dict[str, Any]) -> str:
         "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
         "footer": f"Written by markovlens {version('markovlens')}.",
     }
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    for name, text in parts.items():
-        before, mark, after = page.partition("{{" + name + "}}")
-        while mark:
-            page = before + text + after
-            before, mark, after = page.partition("{{" + name + "}}")
-    return page
+    return fill((folder / "report.html").read_text(encoding="utf-8"), **parts)
 
 
 def data_uri(path: Path) -> str:

@@ -1,11 +1,10 @@
 """How a memory is learned: every choice in one place, and the two recipes."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Literal, get_args, get_type_hints
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from markovlens.names import unknown_name
+from markovlens.options import check_options
 from markovlens.values.discrepancy import Norm, Weighting
 
 View = Literal["exact", "folded"]
@@ -69,8 +68,9 @@ class MemoryConfig:
     polish_steps: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
-        _check_kinds(self)
+        check_options(self)
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
         for name, least in (("n_policies", 1), ("reveal_every", 1), ("restarts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -83,7 +83,7 @@ class MemoryConfig:
             raise ValueError(
                 f"learning_rate must be positive and finite, got {self.learning_rate:g}"
             )
-        if not self.init_scale >= 0.0:
+        if not 0.0 <= self.init_scale < float("inf"):
             raise ValueError(f"init_scale is a standard deviation, got {self.init_scale:g}")
         for name in ("lam1", "lam2"):
             if not 0.0 <= getattr(self, name) <= 1.0:
@@ -139,26 +139,6 @@ class MemoryConfig:
             restarts=1,
             **steps,  # type: ignore[arg-type]
         )
-
-
-def _check_choices(config: MemoryConfig) -> None:
-    hints = get_type_hints(MemoryConfig)
-    for field in fields(config):
-        known = get_args(hints[field.name])
-        if known and getattr(config, field.name) not in known:
-            raise unknown_name(field.name, str(getattr(config, field.name)), known)
-    if config.optimizer not in OPTIMIZERS:
-        raise unknown_name("optimizer", config.optimizer, OPTIMIZERS)
-
-
-def _check_kinds(config: MemoryConfig) -> None:
-    hints = get_type_hints(MemoryConfig)
-    for field in fields(config):
-        got = getattr(config, field.name)
-        if hints[field.name] is int and not isinstance(got, int | np.integer):
-            raise ValueError(f"{field.name} must be a whole number, got {got!r}")
-        if hints[field.name] is float and not isinstance(got, int | float | np.number):
-            raise ValueError(f"{field.name} must be a number, got {got!r}")
 
 
 RECIPES: dict[str, MemoryConfig] = {

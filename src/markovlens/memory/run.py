@@ -208,7 +208,7 @@ class MemoryRun:
     def _made_by(self) -> str:
         """A fingerprint of everything that determines the run."""
         pomdp = [np.asarray(x).tobytes() for x in jax.tree.leaves(self.pomdp)]
-        text = repr((astuple(self.config), self.n_memory, self.seeds)).encode()
+        text = repr((astuple(self.config), int(self.n_memory), self.seeds)).encode()
         return sha256(b"".join([text, *pomdp])).hexdigest()
 
 

@@ -61,8 +61,8 @@ class Pomdp(eqx.Module):
         observations: Sequence[str] | None = None,
     ):
         given: dict[str, Any] = {"T": T, "R": R, "Phi": Phi, "p0": p0, "gamma": gamma}
-        traced = is_traced(given)
         arrays = as_float64({name: _numbers(name, value) for name, value in given.items()})
+        traced = is_traced(arrays)
         self.T, self.Phi, self.p0 = arrays["T"], arrays["Phi"], arrays["p0"]
         self.gamma = arrays["gamma"]
         _check_shapes(self.T, arrays["R"], self.Phi, self.p0, self.gamma)

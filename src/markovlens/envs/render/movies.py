@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from markovlens.files import atomic_open, write_text
+from markovlens.files import atomic_open, fill, write_text
 from markovlens.names import unknown_name
 
 Frame = UInt8[np.ndarray, "height width 3"]
@@ -99,8 +99,7 @@ def _page(
     sources = [f"data:image/png;base64,{_png(image)}" for image in _indexed(frames)]
     data = json.dumps({"frames": sources, "captions": list(captions), "fps": frames_per_second})
     template = (files("markovlens.envs.render") / "player.html").read_text(encoding="utf-8")
-    page = template.replace("{{title}}", html.escape(title))
-    return page.replace("{{data}}", data.replace("</", "<\\/"))
+    return fill(template, title=html.escape(title), data=data.replace("</", "<\\/"))
 
 
 def _png(image: Any) -> str:

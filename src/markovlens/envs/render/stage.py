@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from markovlens.envs.env import Env, Step, innermost, innermost_state
+from markovlens.envs.env import Env, Step, TimeLimit, innermost, innermost_state
 from markovlens.envs.render.artist import (
     FAINT,
     INK,
@@ -19,6 +19,7 @@ from markovlens.envs.render.artist import (
 )
 from markovlens.envs.render.canvas import Canvas
 from markovlens.envs.spaces import Discrete
+from markovlens.envs.wrappers import PreviousAction, PreviousReward
 
 GAP = 18
 STATUS_HEIGHT = 150
@@ -45,7 +46,7 @@ class Stage:
         self._inner = innermost(env)
         self._artist = artist_for(self._inner)
         self._plain = PlainArtist(self._inner)
-        self._window: Any = None
+        self._window: Any = None  # False: there is no display
         self._forget()
 
     def _forget(self) -> None:
@@ -100,18 +101,18 @@ class Stage:
         }
 
     def _seen(self) -> tuple[np.ndarray, Artist]:
-        """The observation, and who can show it: a view that hides or adds things is shown plainly,
-        except that a previous action appended to it changes nothing about what comes before."""
-        inner, space = self._inner, self._env.observation_space
+        """The observation, and who can show it: a view that hides or shows more is shown plainly,
+        but what is appended to an observation changes nothing about what comes before."""
+        env, space = self._env, self._inner.observation_space
         observation = np.asarray(self._observation)
-        if space == inner.observation_space:
+        while isinstance(env, TimeLimit | PreviousAction | PreviousReward):
+            env = env.env
+        if env is not self._inner:
+            return observation, self._plain
+        if self._env.observation_space == space:
             return observation, self._artist
-        size = inner.observation_space.flat_size
-        if space.flat_size == size + inner.action_space.flat_size:
-            flat = observation[:size]
-            discrete = isinstance(inner.observation_space, Discrete)
-            return np.asarray(flat.argmax()) if discrete else flat, self._artist
-        return observation, self._plain
+        flat = observation[: space.flat_size]
+        return np.asarray(flat.argmax()) if isinstance(space, Discrete) else flat, self._artist
 
     def caption(self) -> str:
         """The same moment in words: what was done, and what is seen."""
@@ -130,7 +131,7 @@ class Stage:
         from markovlens.envs.render.window import Window
 
         if self._window is None:
-            self._window = Window.open(f"markovlens: {self._title}")
+            self._window = Window.open(f"markovlens: {self._title}") or False
         if self._window:
             self._window.show(self.picture(state))
         else:
