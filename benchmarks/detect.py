@@ -112,8 +112,10 @@ def gymnasium_env(
     mask: tuple[int, ...] = (),
     show: Callable[[int], int] | None = None,
     secret_sign: bool = False,
+    n_actions: int | None = None,
 ):
-    """With `secret_sign`, what is paid is charged in half of the episodes: only rewards tell."""
+    """With `secret_sign`, what is paid is charged in half of the episodes: only rewards tell. With
+    `n_actions`, there are that many, most of which do the same."""
 
     def sample(steps: int, seed: int) -> Trajectories:
         import gymnasium
@@ -122,6 +124,9 @@ def gymnasium_env(
         if show is not None:
             space = gymnasium.spaces.Discrete(env.observation_space.n)
             env = gymnasium.wrappers.TransformObservation(env, show, space)
+        if n_actions is not None:
+            kinds, space = env.action_space.n, gymnasium.spaces.Discrete(n_actions)
+            env = gymnasium.wrappers.TransformAction(env, lambda action: action % kinds, space)
         data = collect(env, steps, seed=seed)
         if secret_sign:
             signs = np.random.default_rng([seed, 78]).choice([-1.0, 1.0], data.n_episodes)
@@ -144,7 +149,7 @@ def ours(name: str, fully_observed: bool = False):
     return sample
 
 
-def random_mdp(blocks: int = 1, noise: float = 0.0):
+def random_mdp(blocks: int = 1, noise: float = 0.0, n_actions: int = 3):
     """Eight random states and an end; with `blocks`, each state is shown in several ways, and with
     `noise` the pay is not certain."""
 
@@ -153,7 +158,7 @@ def random_mdp(blocks: int = 1, noise: float = 0.0):
         from markovlens.pomdp.model import Pomdp
 
         rng = np.random.default_rng([seed, 77])
-        n, n_actions = 9, 3
+        n = 9
         T = rng.dirichlet(np.full(n, 0.3), (n_actions, n))
         T[:, -1] = np.eye(n)[-1]
         R = rng.normal(size=(n, n_actions))
@@ -213,6 +218,10 @@ CASES = {
     "random MDPs": Case(True, random_mdp(), gamma=0.95),
     "block MDPs": Case(True, random_mdp(blocks=3), gamma=0.95),
     "random MDPs, noisy pay": Case(True, random_mdp(noise=1.0), gamma=0.95),
+    "random MDPs, 100 actions": Case(True, random_mdp(noise=1.0, n_actions=100), gamma=0.95),
+    "random MDPs, 1000 actions": Case(
+        True, random_mdp(noise=1.0, n_actions=1000), gamma=0.95, steps=(5_000, 20_000)
+    ),
     "RockSample(3,3) in full": Case(True, ours("rocksample-3-3", fully_observed=True)),
     "CartPole": Case(True, gymnasium_env("CartPole-v1"), steps=STEPS[1:]),
     "Acrobot": Case(True, gymnasium_env("Acrobot-v1"), steps=STEPS[1:]),
@@ -223,6 +232,12 @@ CASES = {
     "Cheese": Case(False, ours("cheese"), gamma=0.95),
     "Parity Check": Case(False, ours("parity_check"), gamma=0.9),
     "FrozenLake merged": Case(False, gymnasium_env("FrozenLake-v1", show=merged_lake)),
+    "FrozenLake merged, 100 actions": Case(
+        False, gymnasium_env("FrozenLake-v1", show=merged_lake, n_actions=100)
+    ),
+    "FrozenLake merged, 1000 actions": Case(
+        False, gymnasium_env("FrozenLake-v1", show=merged_lake, n_actions=1000)
+    ),
     "redrawn bandit": Case(False, redrawn_bandit, gamma=0.9),
     "RockSample(3,3)": Case(False, ours("rocksample-3-3")),
     "CartPole without velocities": Case(

@@ -458,7 +458,7 @@ def test_memory_grows_little_with_the_steps_of_continuous_observations(monkeypat
     rng = np.random.default_rng(0)
 
     def most(steps: int) -> int:
-        data, stack = drifting_points(rng, steps, hidden=False), Stack(3, previous_action=True)
+        data, stack = drifting_points(rng, steps, hidden=False), Stack(3, actions=1)
         ask = continuous.continuous_evidence
         return most_memory(lambda: ask(data, Settings(0.9), rng, stack))
 

@@ -175,9 +175,11 @@ def test_stacks_hold_the_last_frames_and_action():
         terminated=[False, False, True, True],
         next_observation=[6, 7, 9, 9],
     )
-    paid, _ = Stack(1, previous_reward=True).vectors(data.replace(reward=np.arange(4.0) + 0.5))
+    paid, _ = Stack(1, rewards=1).vectors(data.replace(reward=np.arange(4.0) + 0.5))
     assert paid[:].tolist() == [[5, -1], [6, 0.5], [7, 1.5], [8, -1]]
-    now, then = Stack(2, previous_action=True).vectors(data)
+    done, _ = Stack(1, actions=2).vectors(data)
+    assert done[:].tolist() == [[5, -1, -1], [6, 0, -1], [7, 1, 0], [8, -1, -1]]
+    now, then = Stack(2, actions=1).vectors(data)
     assert now[:].tolist() == [[5, -1, -1], [6, 5, 0], [7, 6, 1], [8, -1, -1]]
     assert then[:].tolist()[1] == [7, 6, 1]
     assert now[np.array([2, 0])].tolist() == [[7, 6, 1], [5, -1, -1]]
@@ -185,18 +187,16 @@ def test_stacks_hold_the_last_frames_and_action():
     assert lag(np.arange(4.0), data.time, 2)[:][:, 0].tolist() == [-1, -1, 0, -1]
 
 
-@given(st.integers(1, 4), st.booleans(), st.booleans())
-def test_a_stack_continues_in_the_next_row(frames, previous_action, previous_reward):
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 3))
+def test_a_stack_continues_in_the_next_row(frames, actions, rewards):
     data = random_episodes(5, [6, 2, 5])
-    now, then = Stack(frames, previous_action, previous_reward).vectors(data)
+    now, then = Stack(frames, actions, rewards).vectors(data)
     inside = np.flatnonzero(~(data.terminated | data.truncated))
     np.testing.assert_array_equal(then[inside], now[inside + 1])
 
 
-@given(st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
-def test_stacks_of_indices_are_numbered_as_their_vectors_are(
-    frames, previous_action, previous_reward, seed
-):
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_stacks_of_indices_are_numbered_as_their_vectors_are(frames, actions, rewards, seed):
     rng = np.random.default_rng(seed)
     lengths = rng.integers(4, 9, 12)
     ends = np.cumsum(lengths) - 1
@@ -206,7 +206,7 @@ def test_stacks_of_indices_are_numbered_as_their_vectors_are(
     data = Trajectories(
         rng.integers(0, 3, n), rng.integers(0, 2, n), rng.integers(0, 2, n), terminated, truncated
     )
-    stack = Stack(frames, previous_action, previous_reward)
+    stack = Stack(frames, actions, rewards)
     now, then = stack.vectors(data)
     going = np.flatnonzero(~data.terminated)
     both = np.vstack([now[:], then[going]])

@@ -15,8 +15,8 @@ class Remedy:
     """The same question asked of stacked observations."""
 
     frames: int
-    previous_action: bool
-    previous_reward: bool
+    actions: int  # how many of the previous ones
+    rewards: int
     markov: bool | None
     p_value: float
     discrepancy: float
@@ -26,9 +26,12 @@ class Remedy:
     @property
     def name(self) -> str:
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
-        if self.previous_reward:
-            return f"{frames}, the previous action and its reward"
-        return frames + (" and the previous action" if self.previous_action else "")
+        if self.actions == 0:
+            return frames + (f" and {_previous('reward', self.rewards)}" if self.rewards else "")
+        actions = _previous("action", self.actions)
+        if self.rewards == 0:
+            return f"{frames} and {actions}"
+        return f"{frames}, {actions} and {'its reward' if self.rewards == 1 else 'their rewards'}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,14 @@ class Detection:
         return "\n".join(lines)
 
 
+def _previous(what: str, n: int) -> str:
+    """
+    >>> _previous("action", 1), _previous("action", 3)
+    ('the previous action', 'the 3 previous actions')
+    """
+    return f"the previous {what}" if n == 1 else f"the {n} previous {what}s"
+
+
 def _reason(found: Detection) -> str:
     if found.markov is False:
         if found.revealed_by == "rewards":
@@ -156,8 +167,10 @@ def _remedy_advice(remedies: tuple[Remedy, ...], rewards: bool) -> str:
                 f"collect more, or {recurrent}"
             )
     longest = max(remedy.frames for remedy in remedies)
-    if not rewards and any(remedy.previous_reward for remedy in remedies):
-        recurrent += ", perhaps one that sees its rewards"
+    if not rewards and any(remedy.rewards for remedy in remedies):
+        recurrent += ", perhaps one that sees its actions and rewards"
+    elif not rewards and any(remedy.actions for remedy in remedies):
+        recurrent += ", perhaps one that sees its actions"
     return f"needs memory beyond {'1 step' if longest == 1 else f'{longest} steps'}: {recurrent}"
 
 

@@ -21,6 +21,7 @@ STRETCH = 256
 PILOTS = 8
 PILOT_SHARE = 0.2
 PILOT_PIECES = 8
+LARGEST_TABLE = 1_000_000  # probabilities; for more, actions are uniform
 
 
 def collect(
@@ -50,7 +51,7 @@ def collect(
         raise ValueError(f"steps must be at least 1, got {steps}")
     stepper = _Ours(env) if isinstance(env, Env) else GymnasiumStepper(env)
     rng = np.random.default_rng(seed)
-    if policy is None and stepper.n_observations and stepper.n_actions:
+    if policy is None and 0 < stepper.n_observations * stepper.n_actions <= LARGEST_TABLE:
         policy = _telling_policy(stepper, steps, gamma, rng)
     elif not (policy is None or callable(policy) or isinstance(policy, BatchPolicy)):
         policy = check_table(policy, stepper.n_observations, stepper.n_actions)
@@ -65,8 +66,8 @@ def _telling_policy(
     They are compared on steps of their own, so the choice cannot bias what is found later.
     """
     shape = (stepper.n_observations, stepper.n_actions)
-    tried = []
-    for _ in range(PILOTS):
+    best, told_most = np.zeros(0), -np.inf
+    for i in range(PILOTS):
         policy = rng.dirichlet(np.ones(shape[1]), shape[0])
         length = max(200, int(steps * PILOT_SHARE / PILOTS))
         pilot = stepper.run(policy, length, int(rng.integers(2**31)), silent)
@@ -75,8 +76,9 @@ def _telling_policy(
             told = reproducibility(pieces, gamma, rng)
         except TooThin:
             told = -np.inf
-        tried.append((told, policy))
-    return max(tried, key=lambda pair: pair[0])[1]
+        if i == 0 or told > told_most:
+            best, told_most = policy, told
+    return best
 
 
 class _Ours:

@@ -190,13 +190,22 @@ class Simulator:
 
     @property
     def too_quiet(self) -> float:
-        """By how much noise is smaller in the copies than in the data.
+        """By how much what follows a step varies less in the copies than in the data.
 
         The n steps seen from an observation vary by (n - 1)/n of what such steps vary by, on
         average over all steps 1 - observations/steps.
         """
         steps, observations = len(self.data.reward), int(np.count_nonzero(self._count))
         return float(np.sqrt(steps / max(steps - observations, 1)))
+
+    @property
+    def too_quiet_by_pair(self) -> Float[np.ndarray, "P"]:
+        """By how much a step itself varies less in the copies, given its observation and action.
+
+        The n steps seen from such a pair vary by (n - 1)/n of what they should.
+        """
+        visits = np.bincount(self.data.moves.pair[self.data.moves.of_step])
+        return np.sqrt(visits / np.maximum(visits - 1, 1))
 
     def copies(self, replications: int) -> Portions:
         """As many episodes as the data has, for every replication."""

@@ -45,8 +45,9 @@ def detect(
 
     Compares Monte Carlo with TD(0) values of the same observations (the λ-discrepancy), plainly
     and with random one-bit memories. If the observations turn out not Markov, asks again with the
-    last 1 to `frames` of them stacked, without and with the previous action and, where past rewards
-    may tell something, with both (only so, if nothing else shows it).
+    last 1 to `frames` of them stacked: alone, with the previous action, with as many actions as
+    frames and, where past rewards may tell something, with as many rewards too (only so, if nothing
+    else shows it).
 
     Arguments:
         data_or_env: `Trajectories`; an environment, ours or Gymnasium's; or the name or path of
@@ -102,10 +103,24 @@ def detect(
             "most observations were seen only a few times: so the test can find something hidden, "
             "but not that there is nothing"
         )
+    if not evidence.by_action:
+        notes.append(
+            "actions are of so many kinds that each was seen only a few times with an observation: "
+            "the test is of observations, whatever was done"
+        )
+    whole = discrete and np.issubdtype(data.observation.dtype, np.integer)
+    if evidence.thin and whole and data.observation.ndim == 1:
+        notes.append(
+            "whole numbers are taken for names of observations; if these are quantities, give them "
+            "as 1.0, not 1"
+        )
     only_rewards = markov is False and question.only_rewards_show(evidence)
     remedies: tuple[Remedy, ...] = ()
-    if markov is False and frames > 0:
-        remedies = _remedies(question, frames, _stacks_for(evidence.rewards, only_rewards))
+    if markov is False:
+        lengths = range(1, frames + 1)
+        actions = bool((data.action != data.action[0]).any())
+        tries = [_stacks_of(k, actions, evidence.rewards, only_rewards) for k in lengths]
+        remedies = _remedies(question, tries)
     return Detection(
         markov=markov,
         discrepancy=evidence.discrepancy.value,
@@ -207,42 +222,64 @@ def _notes(data: Trajectories) -> tuple[list[str], bool]:
     return [], True
 
 
-def _stacks_for(rewards: bool, only_rewards: bool) -> tuple[Stack, ...]:
-    """What to add to the observation, the simplest first, where past rewards might tell something,
-    or where they alone do."""
-    plain, with_action = PRESENT, Stack(previous_action=True)
-    with_reward = Stack(previous_action=True, previous_reward=True)
+def _stacks_of(frames: int, actions: bool, rewards: bool, only_rewards: bool) -> list[Stack]:
+    """Stacks to try, the simplest first, where actions or past rewards might tell something, or
+    where rewards alone do."""
+    with_rewards = Stack(frames, frames if actions else 0, frames)
     if only_rewards:
-        return (with_reward,)
-    return (plain, with_action, with_reward) if rewards else (plain, with_action)
+        return [with_rewards]
+    stacks = [Stack(frames)]
+    if actions:
+        stacks += [Stack(frames, n) for n in sorted({1, frames})]
+    stacks += [with_rewards] if rewards else []
+    return [stack for stack in stacks if stack != PRESENT]
 
 
-def _remedies(question: _Question, frames: int, kinds: tuple[Stack, ...]) -> tuple[Remedy, ...]:
+def _remedies(question: _Question, tries: list[list[Stack]]) -> tuple[Remedy, ...]:
     """Longer and longer stacks until one is Markov, or the data are too thin to tell."""
     found: list[Remedy] = []
-    quick = question.quickly()
-    for k in range(1, frames + 1):
-        tried = []
-        for stack in (replace(kind, frames=k) for kind in kinds):
-            if stack == PRESENT:
-                continue
-            try:
-                evidence = quick.ask(stack)
-            except TooThin:  # episodes are shorter than this, or rewards too many to be counted
-                continue
-            tried.append(
-                Remedy(
-                    frames=k,
-                    previous_action=stack.previous_action,
-                    previous_reward=stack.previous_reward,
-                    markov=quick.verdict(evidence),
-                    p_value=evidence.p_value,
-                    discrepancy=evidence.discrepancy.value,
-                    remembered=evidence.remembered,
-                    upper=evidence.upper,
-                )
-            )
+    for stacks in tries:
+        tried = _ask_about(question, stacks)
         found += tried
-        if not tried or any(remedy.markov is not False for remedy in tried):
+        if any(remedy.markov is not False for remedy in tried):
             break
     return tuple(found)
+
+
+def _ask_about(question: _Question, stacks: list[Stack]) -> list[Remedy]:
+    """Each stack quickly; those that seem to suffice again, with the whole effort.
+
+    What suffices would suffice with more of the past beside it. So a stack does not if one that
+    holds it is rejected, again with the whole effort, and at a level for as many as are asked.
+    """
+    quick = question.quickly()
+    found: dict[Stack, Evidence] = {}
+    for stack in stacks:
+        try:
+            found[stack] = quick.ask(stack)
+        except TooThin:  # episodes are shorter than this, or rewards too many to be counted
+            continue
+    quickly = {stack: quick.verdict(evidence) for stack, evidence in found.items()}
+    verdicts = dict(quickly)
+    for stack in (stack for stack, markov in quickly.items() if markov):
+        found[stack] = question.ask(stack)
+        verdicts[stack] = question.verdict(found[stack])
+        for other in (other for other, markov in quickly.items() if markov is False):
+            if other.holds(stack) and verdicts[stack]:
+                found[other] = question.ask(other)
+                if found[other].p_value <= question.settings.level / len(stacks):
+                    verdicts[stack] = False
+    return [_remedy(stack, verdicts[stack], evidence) for stack, evidence in found.items()]
+
+
+def _remedy(stack: Stack, markov: bool | None, evidence: Evidence) -> Remedy:
+    return Remedy(
+        frames=stack.frames,
+        actions=stack.actions,
+        rewards=stack.rewards,
+        markov=markov,
+        p_value=evidence.p_value,
+        discrepancy=evidence.discrepancy.value,
+        remembered=evidence.remembered,
+        upper=evidence.upper,
+    )

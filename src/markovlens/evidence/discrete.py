@@ -1,6 +1,6 @@
 """Steps whose observations and actions are indices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -70,6 +70,10 @@ class Discrete:
         action = pairs % self.n_actions
         return Moves(of_step, kinds // 2 % after, pair, kinds % 2, pairs // self.n_actions, action)
 
+    def without_actions(self) -> "Discrete":
+        """As if there were only one action."""
+        return replace(self, action=np.zeros_like(self.action), n_actions=1)
+
     def _lucky(self, key: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
         """Where a step was paid more than the mean of its kind, and the episode goes on."""
         _, kind = numbered(key)
@@ -84,9 +88,6 @@ def discretise(trajectories: Trajectories) -> Discrete:
     values, index = _distinct(trajectories.observation, trajectories.next_observation)
     following = np.where(trajectories.terminated, len(values), index[n:])
     kinds, action = _distinct(trajectories.action)
-    if trajectories.action.dtype.kind == "f" and not visited(len(kinds), n):
-        # Actions from a continuum cannot be counted; the values are then those of observations.
-        kinds, action = kinds[:1], np.zeros(n, dtype=np.int64)
     return Discrete(
         observation=index[:n],
         action=action,

@@ -58,6 +58,7 @@ class Evidence:
     shares: dict[str, float]  # of the squared discrepancy, by what carries it, largest first
     scale: float  # standard deviation of the return
     thin: bool = False  # too few visits to any one observation to say that nothing is hidden
+    by_action: bool = True  # whether values were compared action by action
     rewards: bool = False  # past rewards were looked at, and might have told something new
     p_without_rewards: float | None = None  # if that is known already
 

@@ -1,7 +1,7 @@
 """The test for discrete observations: data against replays of their own effective MDP."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from markovlens.evidence.copies import ROWS_AT_ONCE, Probes, Simulator, rows_of
 from markovlens.evidence.discrete import Discrete
@@ -11,7 +11,7 @@ from markovlens.evidence.interval import Size, size
 from markovlens.evidence.tabular import final_values, gaps_of, replications_at_once
 from markovlens.progress import Advance, silent
 
-# An observation seen once is followed by the same in every copy: nothing could differ there.
+# What is seen once is followed by the same in every copy: nothing could differ there.
 SEEN_OFTEN = 5
 HYPOTHESIS = "the observations are Markov"
 
@@ -26,8 +26,11 @@ def tabular_evidence(
     them. Besides the plain observations, random memories are tried: whether TD and Monte Carlo
     values differ with them, and whether values depend on what they hold. Where rewards say what
     observations and actions do not, as many memories again that also see them. The copies' loudest
-    voice is what the data's loudest has to beat.
+    voice is what the data's loudest has to beat. Actions that are too many to be counted with each
+    observation are not looked at: the values are then those of observations.
     """
+    by_action = _seen_often(data.moves.pair[data.moves.of_step])
+    data = data if by_action else data.without_actions()
     gamma, replications = settings.gamma, settings.replications
     rewards = settings.rewards and bool(data.moves.luck.any())
     probes = Probes(rng, settings.probes, data.moves, settings.probes if rewards else 0)
@@ -45,18 +48,20 @@ def tabular_evidence(
         copies = simulator.copies(n)
         of_copies = gaps_of(data, copies, final_values(data, copies, n), kinds, gamma)
         for of_kind, gaps in zip(found, of_copies, strict=True):
-            of_kind.append(gaps.times(simulator.too_quiet))
+            of_kind.append(gaps.louder(simulator.too_quiet, simulator.too_quiet_by_pair))
         advance((done + n) / replications)
 
     # Each voice: its scores on the data and on every copy, its size, and who carries it.
     scores, sizes, shares = [], [], []
     for kind, of_kind in zip(kinds, found, strict=True):
         visits = np.concatenate([gaps.visits for gaps in of_kind])
-        totals = [np.concatenate([gaps.total for gaps in of_kind])]
+        voices = [(np.concatenate([gaps.total for gaps in of_kind]), visits.sum((1, 2)))]
         if kind is not None:
-            totals.append(np.concatenate([gaps.by_memory for gaps in of_kind]))
-        for total in totals:
-            scores.append(np.maximum(_score(_norm(total, visits)), _score(_standardised(total))))
+            by_memory = np.concatenate([gaps.by_memory for gaps in of_kind])
+            voices.append((by_memory, _comparisons(visits)))
+        for total, terms in voices:
+            norm = _norm(total, visits, terms)
+            scores.append(np.maximum(_score(norm), _score(_standardised(total))))
             sizes.append(_null_size(total, visits, settings.level))
             shares.append(_excess_shares(total, visits, data))
     scores_of_all = np.array(scores)  # [voices, 1 + replications]
@@ -77,15 +82,33 @@ def tabular_evidence(
         revealed_by="values" if winner == 0 else "memory",
         shares=by_observation if winner == 0 else shares[winner],
         scale=spread(returns),
-        thin=bool(np.median(np.bincount(data.observation)[data.observation]) < SEEN_OFTEN),
+        thin=not _seen_often(data.observation),
+        by_action=by_action,
         rewards=rewards,
         p_without_rewards=p_value(scores_of_all[: 1 + 2 * settings.probes]) if rewards else None,
     )
 
 
-def _norm(total: Float[np.ndarray, "R P m"], visits: np.ndarray) -> Float[np.ndarray, "R"]:
-    """Σ (visits / steps) Δ²: the squared λ-discrepancy itself, noise included."""
-    return (total**2 / np.maximum(visits, 1.0)).sum((1, 2)) / visits.sum((1, 2))
+def _seen_often(kind: Int[np.ndarray, "N"]) -> bool:
+    """Whether most steps are of a kind of which there are at least a few."""
+    return bool(np.median(np.bincount(kind)[kind]) >= SEEN_OFTEN)
+
+
+def _norm(
+    total: Float[np.ndarray, "R P m"], visits: np.ndarray, terms: Float[np.ndarray, "R"]
+) -> Float[np.ndarray, "R"]:
+    """Σ visits Δ², a term each: with steps as terms the squared λ-discrepancy, noise included."""
+    return (total**2 / np.maximum(visits, 1.0)).sum((1, 2)) / np.maximum(terms, 1.0)
+
+
+def _comparisons(visits: Float[np.ndarray, "R P m"]) -> Float[np.ndarray, "R"]:
+    """How many memories can be compared with another at the same pair.
+
+    Pairs that were seen only a few times are seen less often with every memory in the copies. What
+    the data, in front, saw once is followed by the same in every copy, and does not count.
+    """
+    seen = (visits > 0.0) & (visits[0].sum(axis=1) > 1.0)[None, :, None]
+    return (seen.sum((1, 2)) - seen.any(axis=2).sum(axis=1)).astype(float)
 
 
 def _standardised(total: Float[np.ndarray, "R P m"]) -> Float[np.ndarray, "R"]:

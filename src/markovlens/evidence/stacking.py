@@ -1,4 +1,4 @@
-"""The same steps seen with the last few observations, action and reward, side by side."""
+"""The same steps seen with the last few observations, actions and rewards, side by side."""
 
 from dataclasses import dataclass, replace
 
@@ -13,29 +13,37 @@ from markovlens.evidence.trajectories import Trajectories
 
 @dataclass(frozen=True)
 class Stack:
-    """What to see at once: the last `frames` observations and, if asked, the last action and what
-    was paid for it."""
+    """What to see at once: the last so many observations, actions and rewards."""
 
     frames: int = 1
-    previous_action: bool = False
-    previous_reward: bool = False
+    actions: int = 0
+    rewards: int = 0
 
     @property
     def reach(self) -> int:
         """Steps from the start of an episode until the stack is full."""
-        return max(self.frames - 1, int(self.previous_action or self.previous_reward))
+        return max(self.frames - 1, self.actions, self.rewards)
+
+    def holds(self, other: "Stack") -> bool:
+        """Whether everything in the other one is in this too."""
+        return (
+            self.frames >= other.frames
+            and self.actions >= other.actions
+            and self.rewards >= other.rewards
+        )
 
     def vectors(self, data: Trajectories) -> tuple[Made, Made]:
-        """`[o_t, o_{t-1}, …, o_{t-frames+1}, a_{t-1}, r_{t-1}]` of every step, and of what follows.
+        """`[o_t, o_{t-1}, …, a_{t-1}, …, r_{t-1}, …]` of every step, and of what follows.
 
         What lies before the start of an episode is filled with -1.
         """
         time = data.time
         frames: list[Column] = [lag(data.observation, time, j) for j in range(self.frames)]
         now, then = frames, [data.next_observation, *frames[:-1]]
-        asked = ((self.previous_action, data.action), (self.previous_reward, data.reward))
-        for column in (column for wanted, column in asked if wanted):
-            now, then = [*now, lag(column, time, 1)], [*then, column]
+        behind = [(data.action, j) for j in range(1, self.actions + 1)]
+        behind += [(data.reward, j) for j in range(1, self.rewards + 1)]
+        for column, steps in behind:
+            now, then = [*now, lag(column, time, steps)], [*then, lag(column, time, steps - 1)]
         return beside(now), beside(then)
 
     def numbers(self, data: Discrete) -> Discrete:
@@ -55,13 +63,12 @@ class Stack:
 
         index = np.concatenate([data.observation, data.next_observation[going]])
         behind = [(data.observation, data.n_observations, j) for j in range(1, self.frames)]
-        if self.previous_action:
-            behind.append((data.action, data.n_actions, 1))
-        if self.previous_reward:
+        behind += [(data.action, data.n_actions, j) for j in range(1, self.actions + 1)]
+        if self.rewards:
             paid, reward = numbered_pay(data.reward)
             if not visited(len(paid), len(reward)):
                 raise TooThin("rewards take too many values to be counted")
-            behind.append((reward, len(paid), 1))
+            behind += [(reward, len(paid), j) for j in range(1, self.rewards + 1)]
         for values, kinds, steps in behind:
             now, then = earlier(values, steps), earlier(values, steps - 1)[going]
             _, index = numbered(index * (kinds + 1) + np.concatenate([now, then]))

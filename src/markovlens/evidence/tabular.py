@@ -46,8 +46,10 @@ class Gaps:
     def mean(self) -> Float[np.ndarray, "R P m"]:
         return self.total / np.maximum(self.visits, 1e-300)
 
-    def times(self, factor: float) -> "Gaps":
-        return replace(self, total=factor * self.total, by_memory=factor * self.by_memory)
+    def louder(self, total: float, by_memory: Float[np.ndarray, "P"]) -> "Gaps":
+        """With the noise of each times its factor."""
+        by_pair = by_memory[:, None]
+        return replace(self, total=total * self.total, by_memory=by_pair * self.by_memory)
 
 
 @dataclass(frozen=True)
