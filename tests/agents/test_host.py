@@ -56,9 +56,8 @@ def test_training_on_gymnasium_with_hidden_velocities(tmp_path):
     again = load_run(tmp_path / "blind")
     for x, y in zip(jax.tree.leaves(run.network()), jax.tree.leaves(again.network()), strict=True):
         np.testing.assert_array_equal(x, y)
-    action, _ = again.act(np.zeros(2, dtype=np.float32))
     outside = gymnasium.make("CartPole-v1")
-    outside.reset(seed=0)
+    action, _ = again.act(outside.reset(seed=0)[0])
     outside.step(action)  # which takes NumPy's numbers, not JAX's
     assert evaluate(again, episodes=5)["length"].min() >= 5
     page = write_report([tmp_path / "blind"], tmp_path / "report.html", "CartPole")
@@ -128,6 +127,33 @@ def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
     run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
     action, _ = run.act(np.zeros(1, dtype=np.float32))
     assert 2.0 <= float(action[1]) <= 3.0
+
+
+class Numbered(Endless):
+    """Observations and actions that are numbered from other than 0."""
+
+    observation_space = gymnasium.spaces.Discrete(3, start=1)
+    action_space = gymnasium.spaces.Discrete(2, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        return np.int64(1), {}
+
+    def step(self, action):
+        return np.int64(3), float(action), False, False, {}
+
+
+def test_observations_go_in_as_the_environment_gives_them(monkeypatch):
+    register(monkeypatch, "Numbered-v0", Numbered)
+    run = train(PPOConfig(env="Numbered-v0", algo="rnn", latent=8, n_steps=8, steps=32))
+    network = run.network()
+    for given, seen in zip((1, 2, 3), np.eye(3, dtype=np.float32), strict=True):
+        action, memory = run.act(given)
+        assert int(action) in (5, 6)
+        expected = network.step(seen[None], network.memory(1), np.ones(1, dtype=bool))[0]
+        np.testing.assert_allclose(memory, expected, atol=1e-6)
+    for wrong in (0, 4, 1.5):
+        with pytest.raises(ValueError, match=f"numbers from 1 to 3: got {wrong}"):
+            run.act(wrong)
 
 
 def test_returns_are_discounted_as_the_agent_was_told():

@@ -139,24 +139,27 @@ def test_bad_masks(mask, words):
         GymnasiumVector("CartPole-v1", mask=mask)
 
 
+def env_with(space, mask=()):
+    """Two copies of an environment that shows anything in `space`."""
+
+    class Env(gymnasium.Env):
+        observation_space = space
+        action_space = gymnasium.spaces.Box(-1.0, np.array([1.0, 2.0], "f4"))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.observation_space.seed(seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    return GymnasiumVector(Env, n=2, mask=mask)
+
+
 def test_numbers_bits_and_structures_become_our_spaces():
     spaces = gymnasium.spaces
-
-    def env_with(space):
-        class Env(gymnasium.Env):
-            observation_space, action_space = space, spaces.Box(-1.0, np.array([1.0, 2.0], "f4"))
-
-            def reset(self, *, seed=None, options=None):
-                super().reset(seed=seed)
-                self.observation_space.seed(seed)
-                return self.observation_space.sample(), {}
-
-            def step(self, action):
-                assert self.action_space.contains(action)
-                return self.observation_space.sample(), 0.0, False, False, {}
-
-        return GymnasiumVector(Env, n=2)
-
     lottery = env_with(spaces.Discrete(3, start=7))
     assert lottery.observation_space == Discrete(3)
     assert set(lottery.reset(seed=0).tolist()) <= {0, 1, 2}
@@ -173,6 +176,34 @@ def test_numbers_bits_and_structures_become_our_spaces():
     assert pair.reset(seed=0).sum(axis=1).tolist() == [2.0, 2.0]
     with pytest.raises(ValueError, match="no fixed size"):
         env_with(spaces.Sequence(spaces.Discrete(2)))
+
+
+@pytest.mark.parametrize("mask", [(), (1,)], ids=["whole", "masked"])
+@pytest.mark.parametrize(
+    ("space", "wrong", "says"),
+    [
+        (gymnasium.spaces.Discrete(3, start=7), 2, "whole numbers from 7 to 9: got 2"),
+        (gymnasium.spaces.Box(0, 1, (4,)), np.zeros(3), r"of shape \[4\], .* got shape \[3\]"),
+        (gymnasium.spaces.MultiBinary((2, 3)), np.zeros(6), r"got shape \[6\]"),
+        (gymnasium.spaces.MultiDiscrete([2, 3]), [0], r"got shape \[1\]"),
+        (
+            gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(4), b=gymnasium.spaces.Box(0, 1)),
+            {"a": 1},
+            "as the environment gives it: got {'a': 1}",
+        ),
+    ],
+    ids=["number", "box", "bits", "numbers", "parts"],
+)
+def test_one_observation_as_the_environment_gives_it(space, wrong, says, mask):
+    """It becomes what the agent sees of it; also once the environments are closed."""
+    env = env_with(space, mask)
+    seen = env.reset(seed=3)
+    raw = gymnasium.vector.utils.iterate(env._envs.observation_space, env._envs._observations)
+    env.close()
+    for one, expected in zip(raw, seen, strict=True):
+        np.testing.assert_array_equal(env.inside(one), expected)
+    with pytest.raises(ValueError, match=says):
+        env.inside(wrong)
 
 
 def test_masking_a_number_hides_entries_of_its_one_hot():

@@ -18,7 +18,7 @@ from markovlens.agents.folder import RunFolder
 from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
 from markovlens.envs.env import Env
-from markovlens.envs.spaces import Discrete, Space
+from markovlens.envs.spaces import Discrete, Space, is_whole
 from markovlens.precision import is_traced
 
 
@@ -75,9 +75,10 @@ class Run:
         """An action, and what to remember: pass that in with the next observation.
 
         `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
-        drawn with `key`. The observation is one of `run.env().observation_space`: with the previous
-        action or reward appended, if the agent was trained so, zeros at the start. For a Gymnasium
-        environment the action is as that takes it.
+        drawn with `key`. The observation is one of `run.env().observation_space`; for a Gymnasium
+        environment, observation and action are as that gives and takes them. An agent that was
+        trained with its previous action or reward sees one vector: the observation, flat and
+        without what is hidden from the agent, then those, zeros at the start.
 
         >>> action, memory = run.act(observation)  # doctest: +SKIP
         >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP
@@ -88,7 +89,8 @@ class Run:
         before = network.memory(1) if memory is None else memory[None]
         noise_key = jax.random.key(0) if key is None else key
         spaces = env.observation_space, env.action_space
-        seen = _checked(spaces[0], observation, self.spec(index).config)
+        seen = observation if isinstance(env, Env) else env.inside(observation)
+        seen = _checked(spaces[0], seen, self.spec(index).config)
         action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
         return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
@@ -105,10 +107,10 @@ def _checked(space: Space, observation: Any, config: PPOConfig) -> Array:
     if np.shape(observation) != shape:
         raise ValueError(
             f"this agent sees one observation of {space} at a time, of shape {list(shape)}: "
-            f"got shape {list(np.shape(observation))}{_layout(config, observation)}"
+            f"got shape {list(np.shape(observation))}{_layout(config)}"
         )
     known = isinstance(space, Discrete) and not is_traced(observation)
-    if known and not 0 <= int(observation) < space.flat_size:
+    if known and not (is_whole(observation) and 0 <= int(observation) < space.flat_size):
         raise ValueError(
             f"this agent sees whole numbers from 0 to {space.flat_size - 1}: got {observation}"
         )
@@ -117,15 +119,12 @@ def _checked(space: Space, observation: Any, config: PPOConfig) -> Array:
     return jnp.asarray(observation)
 
 
-def _layout(config: PPOConfig, observation: Any) -> str:
+def _layout(config: PPOConfig) -> str:
     """What to make of an observation, where that is not obvious."""
-    parts = ["the observation, flat"]
+    parts = ["the observation, flat" + (" and without what is hidden" if config.hide else "")]
     parts += ["the previous action, flat"] if config.previous_action else []
     parts += ["the previous reward"] if config.previous_reward else []
-    if len(parts) > 1:
-        return f"; it is one vector: {', then '.join(parts)}"
-    structured = isinstance(observation, dict | tuple)
-    return "; give gymnasium.spaces.flatten(space, observation)" if structured else ""
+    return f"; it is one vector: {', then '.join(parts)}" if len(parts) > 1 else ""
 
 
 @eqx.filter_jit

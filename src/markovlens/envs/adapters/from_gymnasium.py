@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from markovlens.envs.adapters.gymnasium_spaces import (
     action_space_from_gymnasium,
     actions_to_gymnasium,
+    observation_from_gymnasium,
     observation_space_from_gymnasium,
     observations_from_gymnasium,
 )
@@ -56,6 +57,9 @@ class HostVectorEnv(Protocol):
     def outside(self, actions: Any) -> np.ndarray:
         """Actions of `action_space` as the environment itself takes them; also once closed."""
 
+    def inside(self, observation: Any) -> np.ndarray:
+        """One observation as it is had outside, as one of `observation_space`; also once closed."""
+
     def close(self) -> None:
         """Let go of the environments: no more resets and steps."""
 
@@ -100,6 +104,10 @@ class GymnasiumVector:
     def outside(self, actions: Any) -> np.ndarray:
         return actions_to_gymnasium(self._actions, actions)
 
+    def inside(self, observation: Any) -> np.ndarray:
+        """As the Gymnasium environment gives it: numbered as there, in parts, with all entries."""
+        return self._shown(observation_from_gymnasium(self._space, observation)[None])[0]
+
     def step(self, actions: Any) -> HostStep:
         raw, reward, terminated, truncated, info = self._envs.step(self.outside(actions))
         terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
@@ -123,7 +131,10 @@ class GymnasiumVector:
         return HostStep(observation, reward, terminated, truncated, led_to)
 
     def _seen(self, raw: Any) -> np.ndarray:
-        observation = observations_from_gymnasium(self._space, raw)
+        return self._shown(observations_from_gymnasium(self._space, raw))
+
+    def _shown(self, observation: np.ndarray) -> np.ndarray:
+        """Without the entries that are hidden."""
         if self._kept is None:
             return observation
         return _flat(self._inner_space, observation)[:, self._kept]
@@ -164,6 +175,10 @@ class WithPrevious:
 
     def outside(self, actions: Any) -> np.ndarray:
         return self._env.outside(actions)
+
+    def inside(self, observation: Any) -> np.ndarray:
+        """The flat vector itself: who acts outside appends what was done and paid."""
+        return np.asarray(observation)
 
     def close(self) -> None:
         self._env.close()

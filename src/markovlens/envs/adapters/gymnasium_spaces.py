@@ -1,5 +1,6 @@
 """Spaces and their values, between Gymnasium and here."""
 
+import contextlib
 from typing import Any
 
 import gymnasium
@@ -8,7 +9,7 @@ from gymnasium.spaces import Box as GymnasiumBox
 from gymnasium.spaces import Discrete as GymnasiumDiscrete
 from gymnasium.spaces import MultiBinary
 
-from markovlens.envs.spaces import Binary, Box, Discrete, Space
+from markovlens.envs.spaces import Binary, Box, Discrete, Space, is_whole
 
 
 def to_gymnasium(space: Space) -> gymnasium.Space:
@@ -54,6 +55,32 @@ def observations_from_gymnasium(space: gymnasium.Space, batch: Any) -> np.ndarra
         return np.asarray(batch, dtype=np.float32).reshape(len(batch), -1)
     flat = [gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)]
     return np.stack(flat).astype(np.float32)
+
+
+def observation_from_gymnasium(space: gymnasium.Space, observation: Any) -> np.ndarray:
+    """One observation as an environment gives it, checked; else as in a batch."""
+    if isinstance(space, GymnasiumDiscrete):
+        first = int(space.start)
+        last = first + int(space.n) - 1
+        if not (is_whole(observation) and first <= int(observation) <= last):
+            raise ValueError(
+                f"the environment gives whole numbers from {first} to {last}: got {observation!r}"
+            )
+    if space.shape is not None and np.shape(observation) != space.shape:
+        raise ValueError(
+            f"expected one observation of {space}, of shape {list(space.shape)}, as the "
+            f"environment gives it: got shape {list(np.shape(observation))}"
+        )
+    if isinstance(space, GymnasiumDiscrete | GymnasiumBox | MultiBinary):
+        return observations_from_gymnasium(space, np.asarray(observation)[None])[0]
+    flat: Any = None
+    with contextlib.suppress(KeyError, IndexError, TypeError, ValueError):
+        flat = gymnasium.spaces.flatten(space, observation)
+    if np.shape(flat) != gymnasium.spaces.flatten_space(space).shape:
+        raise ValueError(
+            f"expected one observation of {space}, as the environment gives it: got {observation!r}"
+        )
+    return np.asarray(flat, dtype=np.float32)
 
 
 def action_space_from_gymnasium(space: gymnasium.Space) -> Space:
