@@ -127,6 +127,10 @@ def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
     run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
     action, _ = run.act(np.zeros(1, dtype=np.float32))
     assert 2.0 <= float(action[1]) <= 3.0
+    with pytest.raises(ValueError, match="only numbered actions can be masked"):
+        run.act(np.zeros(1), allowed=[True, True])
+    with pytest.raises(ValueError, match="finite in 32 bits"):
+        run.act(np.array([1e39]))
 
 
 class Numbered(Endless):

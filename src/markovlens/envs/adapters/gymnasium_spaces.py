@@ -50,11 +50,10 @@ def observations_from_gymnasium(space: gymnasium.Space, batch: Any) -> np.ndarra
     if isinstance(space, GymnasiumDiscrete):
         return (np.asarray(batch) - space.start).astype(np.int32)
     if isinstance(space, GymnasiumBox):
-        return np.asarray(batch, dtype=np.float32)
+        return _float32(batch)
     if isinstance(space, MultiBinary):
-        return np.asarray(batch, dtype=np.float32).reshape(len(batch), -1)
-    flat = [gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)]
-    return np.stack(flat).astype(np.float32)
+        return _float32(batch).reshape(len(batch), -1)
+    return _float32([gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)])
 
 
 def observation_from_gymnasium(space: gymnasium.Space, observation: Any) -> np.ndarray:
@@ -80,7 +79,7 @@ def observation_from_gymnasium(space: gymnasium.Space, observation: Any) -> np.n
         raise ValueError(
             f"expected one observation of {space}, as the environment gives it: got {observation!r}"
         )
-    return np.asarray(flat, dtype=np.float32)
+    return _float32(flat)
 
 
 def action_space_from_gymnasium(space: gymnasium.Space) -> Space:
@@ -98,6 +97,12 @@ def actions_to_gymnasium(space: gymnasium.Space, actions: Any) -> np.ndarray:
         return actions.astype(np.int64) + space.start
     assert isinstance(space, GymnasiumBox)
     return np.clip(actions, space.low, space.high).astype(space.dtype)
+
+
+def _float32(values: Any) -> np.ndarray:
+    """What is too large becomes infinite, for the caller to refuse."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float32)
 
 
 def _rows(space: gymnasium.Space, batch: Any) -> Any:
