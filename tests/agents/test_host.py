@@ -160,6 +160,24 @@ def test_observations_go_in_as_the_environment_gives_them(monkeypatch):
             run.act(wrong)
 
 
+def test_what_is_not_finite_is_not_blamed_on_the_step_size(monkeypatch):
+    class Broken(Endless):
+        breaks = True
+
+        def step(self, action):
+            return np.full(1, np.nan if Broken.breaks else 0.0, np.float32), 0.0, False, False, {}
+
+    register(monkeypatch, "Broken-v0", Broken)
+    config = PPOConfig(env="Broken-v0", algo="rnn", latent=8, n_steps=8, steps=32)
+    with pytest.raises(ValueError, match="gave nan in entry 0 of the observation at step 1 "):
+        train(config)
+    Broken.breaks = False
+    run = train(config)
+    Broken.breaks = True
+    with pytest.raises(ValueError, match="gave nan in entry 0 of the observation at step 1 "):
+        evaluate(run, episodes=2)
+
+
 def test_returns_are_discounted_as_the_agent_was_told():
     """CartPole pays 1 a step: at γ = 0.5 an episode is worth at most 2."""
     run = train(replace(BLIND, gamma=0.5))

@@ -1,5 +1,7 @@
 """Gymnasium environments stepped from here: ends, restarts, final observations, masks."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -59,6 +61,54 @@ def test_every_restart_mode_gives_the_same_steps(envs):
         [False, False], [True, False], [False, False], [True, False]]  # fmt: skip
     assert [s.truncated.tolist() for s in steps] == [
         [False, False], [False, False], [False, True], [False, False]]  # fmt: skip
+
+
+class Broken(Counter):
+    """Gives `value` in the last entry of what is seen, or as the reward, after `when` steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (2,), dtype=np.float64)
+
+    def __init__(self, value, when, entry="observation"):
+        super().__init__(length=3)
+        self.value, self.when, self.entry = value, when, entry
+
+    def step(self, action):
+        seen, reward, *ends = super().step(action)
+        broken = self.time == self.when and self.entry == "reward"
+        return seen, self.value if broken else reward, *ends
+
+    def _seen(self):
+        broken = self.time == self.when and self.entry == "observation"
+        return np.array([self.time, self.value if broken else self.episode])
+
+
+def play(env, steps):
+    env.reset(seed=0)
+    for _ in range(steps):
+        env.step(np.zeros(env.n, dtype=int))
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+@pytest.mark.parametrize("when", [0, 2, 3])  # at the reset, on the way, in the last observation
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e39], ids=str)
+def test_what_is_not_finite_is_blamed_on_the_environment(value, when, mode):
+    for mask in ((), (0,)):  # entries are numbered as the environment has them
+        makers = [lambda: Broken(0.0, when), lambda: Broken(value, when)]
+        env = GymnasiumVector(SyncVectorEnv(makers, autoreset_mode=mode), mask=mask)
+        says = rf"in entry 1 of the observation at step {when} \(copy 1 of 2\): numbers must be fin"
+        with pytest.raises(ValueError, match=says):
+            play(env, when)
+    play(GymnasiumVector(lambda: Broken(value, when), mask=(1,)), 4)  # what is hidden may be so
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39], ids=str)
+def test_rewards_that_are_not_finite_are_blamed_on_the_environment(value):
+    env = WithPrevious(
+        GymnasiumVector(lambda: Broken(value, 2, "reward"), n=2), action=False, reward=True
+    )
+    says = re.escape(f"gave a reward of {value} at step 2 (copy 0 of 2)")
+    with pytest.raises(ValueError, match=says):
+        play(env, 2)
 
 
 def test_a_foreign_vector_env_that_wastes_steps_is_refused():

@@ -70,7 +70,8 @@ class GymnasiumVector:
     `source` is a name, a function that makes an environment, or a vector
     environment; the first two are copied `n` times. Of the flattened
     observation the entries `mask` are dropped, which makes most environments
-    partially observable. An end by both reasons at once counts as terminated.
+    partially observable. An end by both reasons at once counts as terminated. Numbers that are
+    not finite in 32 bits are refused.
 
     >>> blind = GymnasiumVector("CartPole-v1", n=4, mask=(1, 3))   # without the two velocities
     >>> blind.reset(seed=0).shape
@@ -95,11 +96,13 @@ class GymnasiumVector:
         self._inner_space = inner
         self.observation_space = inner if self._kept is None else _without(inner, len(self._kept))
         self.action_space = action_space_from_gymnasium(self._actions)
+        self._time = 0  # steps of each copy since the reset
 
     def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
         seeds: Any = seed  # a list too, which the base class does not say
+        self._time = 0
         observation, _ = self._envs.reset(seed=seeds)
-        return self._seen(observation)
+        return self._checked(self._seen(observation))
 
     def outside(self, actions: Any) -> np.ndarray:
         return actions_to_gymnasium(self._actions, actions)
@@ -109,6 +112,7 @@ class GymnasiumVector:
         return self._shown(observation_from_gymnasium(self._space, observation)[None])[0]
 
     def step(self, actions: Any) -> HostStep:
+        self._time += 1
         raw, reward, terminated, truncated, info = self._envs.step(self.outside(actions))
         terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
         ended = terminated | truncated
@@ -127,8 +131,32 @@ class GymnasiumVector:
             if ended.any():
                 raw, _ = self._envs.reset(options={"reset_mask": ended})
                 observation = self._seen(raw)
-        reward = np.asarray(reward, dtype=np.float32)
-        return HostStep(observation, reward, terminated, truncated, led_to)
+        paid = self._checked_reward(reward)
+        observation, led_to = self._checked(observation), self._checked(led_to)
+        return HostStep(observation, paid, terminated, truncated, led_to)
+
+    def _checked(self, observation: np.ndarray) -> np.ndarray:
+        if not np.isfinite(observation).all():
+            flat = observation.reshape(self.n, -1)
+            copy, place = np.argwhere(~np.isfinite(flat))[0]
+            entry = place if self._kept is None else self._kept[place]
+            what = f"{flat[copy, place]} in entry {entry} of the observation"
+            raise self._not_finite(what, copy)
+        return observation
+
+    def _checked_reward(self, reward: Any) -> Float[np.ndarray, "N"]:
+        with np.errstate(over="ignore"):
+            paid = np.asarray(reward, dtype=np.float32)
+        if not np.isfinite(paid).all():
+            copy = np.flatnonzero(~np.isfinite(paid))[0]
+            raise self._not_finite(f"a reward of {reward[copy]}", copy)
+        return paid
+
+    def _not_finite(self, what: str, copy: int) -> ValueError:
+        return ValueError(
+            f"the environment gave {what} at step {self._time} (copy {copy} of {self.n}): numbers "
+            "must be finite in 32 bits; correct the environment, or wrap it"
+        )
 
     def _seen(self, raw: Any) -> np.ndarray:
         return self._shown(observations_from_gymnasium(self._space, raw))
