@@ -178,6 +178,50 @@ def test_what_is_not_finite_is_not_blamed_on_the_step_size(monkeypatch):
         evaluate(run, episodes=2)
 
 
+class Fragile(Endless):
+    """Raises at step `limit` of its life."""
+
+    limit = None
+
+    def __init__(self):
+        self.age = 0
+
+    def step(self, action):
+        self.age += 1
+        if self.age == Fragile.limit:
+            raise RuntimeError("stuck")
+        return super().step(action)
+
+
+def test_an_error_in_the_environment_is_told_and_what_was_learnt_is_kept(monkeypatch, tmp_path):
+    register(monkeypatch, "Fragile-v0", Fragile)
+    monkeypatch.setattr("markovlens.agents.training.SECONDS_PER_CHUNK", 0.0)  # one update a chunk
+    config = PPOConfig(env="Fragile-v0", algo="rnn", latent=8, n_steps=8, steps=32 * 6)
+    monkeypatch.setattr(Fragile, "limit", 8 * 4 + 3)
+    says = "raised at step 35: RuntimeError: stuck; what was learnt in 128 steps is in"
+    with pytest.raises(ValueError, match=says):
+        train(config, out=tmp_path / "run")
+    kept = load_run(tmp_path / "run")
+    assert kept.metrics["step"].max() == 128
+    monkeypatch.setattr(Fragile, "limit", 5)
+    with pytest.raises(ValueError, match=r"raised at step 5: RuntimeError: stuck$"):
+        evaluate(kept, episodes=1)
+    with pytest.raises(ValueError, match=r"at step 5: RuntimeError: stuck; .* in 128 steps"):
+        train(config, out=tmp_path / "run")
+    monkeypatch.setattr(Fragile, "limit", None)
+    assert train(config, out=tmp_path / "run").metrics["step"].max() == config.steps
+
+
+@pytest.mark.parametrize(
+    "entry_point", ["no_such_module:Env", "markovlens:NoSuchClass", lambda: 1 / 0]
+)
+def test_environments_that_cannot_be_made_are_named(monkeypatch, tmp_path, entry_point):
+    register(monkeypatch, "Lost-v0", entry_point)
+    with pytest.raises(ValueError, match="Gymnasium cannot make 'Lost-v0': "):
+        train(PPOConfig(env="Lost-v0"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_returns_are_discounted_as_the_agent_was_told():
     """CartPole pays 1 a step: at γ = 0.5 an episode is worth at most 2."""
     run = train(replace(BLIND, gamma=0.5))

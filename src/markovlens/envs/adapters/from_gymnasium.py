@@ -1,6 +1,7 @@
 """Any Gymnasium environment as one stepped on the host, with our meaning of an episode's end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -101,7 +102,8 @@ class GymnasiumVector:
     def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
         seeds: Any = seed  # a list too, which the base class does not say
         self._time = 0
-        observation, _ = self._envs.reset(seed=seeds)
+        with self._blamed():
+            observation, _ = self._envs.reset(seed=seeds)
         return self._checked(self._seen(observation))
 
     def outside(self, actions: Any) -> np.ndarray:
@@ -113,7 +115,9 @@ class GymnasiumVector:
 
     def step(self, actions: Any) -> HostStep:
         self._time += 1
-        raw, reward, terminated, truncated, info = self._envs.step(self.outside(actions))
+        taken = self.outside(actions)
+        with self._blamed():
+            raw, reward, terminated, truncated, info = self._envs.step(taken)
         terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
         ended = terminated | truncated
         if self._mode == AutoresetMode.SAME_STEP:
@@ -129,11 +133,23 @@ class GymnasiumVector:
         else:
             led_to = observation = self._seen(raw).copy()
             if ended.any():
-                raw, _ = self._envs.reset(options={"reset_mask": ended})
+                with self._blamed():
+                    raw, _ = self._envs.reset(options={"reset_mask": ended})
                 observation = self._seen(raw)
         paid = self._checked_reward(reward)
         observation, led_to = self._checked(observation), self._checked(led_to)
         return HostStep(observation, paid, terminated, truncated, led_to)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Says of an error that it is the environment's."""
+        try:
+            yield
+        except Exception as error:
+            name = type(error).__name__
+            raise ValueError(
+                f"the environment raised at step {self._time}: {name}: {error}"
+            ) from error
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
         if not np.isfinite(observation).all():
