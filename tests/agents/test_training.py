@@ -396,6 +396,26 @@ def test_speed_is_of_the_updates_that_were_done(tmp_path, monkeypatch):
     assert run.metrics["steps_per_second"].to_list() == [2 * 64.0] * 6
 
 
+def test_the_first_checkpoint_comes_with_the_first_updates(finished, tmp_path, monkeypatch):
+    """What is killed early, long before the next checkpoint is due, goes on bit for bit."""
+    call = Program.__call__
+
+    def killed(program, state, n):
+        if (tmp_path / "run" / CHECKPOINT).exists():
+            raise Interrupted
+        return call(program, state, n)
+
+    monkeypatch.setattr(Program, "__call__", killed)
+    with pytest.raises(Interrupted):
+        train(SMALL, seeds=[0, 1], out=tmp_path / "run")
+    early = load_run(tmp_path / "run")
+    assert RunFolder(tmp_path / "run").meta()["steps"] == SMALL.batch_steps
+    assert early.metrics["step"].to_list() == [SMALL.batch_steps] * 2
+    monkeypatch.setattr(Program, "__call__", call)
+    resumed = train(SMALL, seeds=[0, 1], out=tmp_path / "run")
+    same_networks(finished[0], resumed)
+
+
 def test_a_full_disk_keeps_the_old_checkpoint(finished, monkeypatch, tmp_path):
     _, folder = finished
     copy = RunFolder(shutil.copytree(folder, tmp_path / "copy"))

@@ -1,5 +1,6 @@
 """Long runs: chunks of compiled updates, and between them metrics, checkpoints and signals."""
 
+import math
 import os
 import signal
 import threading
@@ -149,7 +150,8 @@ class _Loop:
         per_row = -(-total // ROWS)
         chunk, found = 1, self.done
         written = self.done  # updates that the rows so far, or an earlier call, account for
-        last_save = last_metrics = row_began = time.monotonic()
+        last_metrics = row_began = time.monotonic()
+        last_save = -math.inf  # the first checkpoint comes with the first updates
         while self.done < total and not self._over:
             n = min(chunk, per_row - self.done % per_row, total - self.done)
             began = time.monotonic()
