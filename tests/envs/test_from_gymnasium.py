@@ -226,6 +226,9 @@ def test_numbers_bits_and_structures_become_our_spaces():
     assert pair.reset(seed=0).sum(axis=1).tolist() == [2.0, 2.0]
     with pytest.raises(ValueError, match="no fixed size"):
         env_with(spaces.Sequence(spaces.Discrete(2)))
+    for empty in (spaces.Dict({}), spaces.Tuple(()), spaces.Box(0, 1, (0,))):
+        with pytest.raises(ValueError, match="are empty: there is nothing to see"):
+            env_with(empty)
 
 
 @pytest.mark.parametrize("mask", [(), (1,)], ids=["whole", "masked"])

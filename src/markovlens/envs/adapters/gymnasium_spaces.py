@@ -31,6 +31,8 @@ def value_to_gymnasium(space: Space, values: Any) -> Any:
 
 def observation_space_from_gymnasium(space: gymnasium.Space) -> Space:
     """Numbers and bits as they are; whatever else Gymnasium can flatten, flattened."""
+    if space.is_np_flattenable and gymnasium.spaces.flatdim(space) == 0:
+        raise ValueError(f"observations in {space} are empty: there is nothing to see")
     if isinstance(space, GymnasiumDiscrete):
         return Discrete(int(space.n))
     if isinstance(space, MultiBinary):
