@@ -56,9 +56,8 @@ def test_training_on_gymnasium_with_hidden_velocities(tmp_path):
     again = load_run(tmp_path / "blind")
     for x, y in zip(jax.tree.leaves(run.network()), jax.tree.leaves(again.network()), strict=True):
         np.testing.assert_array_equal(x, y)
-    action, _ = again.act(np.zeros(2, dtype=np.float32))
     outside = gymnasium.make("CartPole-v1")
-    outside.reset(seed=0)
+    action, _ = again.act(outside.reset(seed=0)[0])
     outside.step(action)  # which takes NumPy's numbers, not JAX's
     assert evaluate(again, episodes=5)["length"].min() >= 5
     page = write_report([tmp_path / "blind"], tmp_path / "report.html", "CartPole")
@@ -128,6 +127,99 @@ def test_actions_come_out_as_the_environment_takes_them(monkeypatch):
     run = train(PPOConfig(env="Uneven-v0", algo="rnn", latent=8, n_steps=8, steps=32))
     action, _ = run.act(np.zeros(1, dtype=np.float32))
     assert 2.0 <= float(action[1]) <= 3.0
+    with pytest.raises(ValueError, match="only numbered actions can be masked"):
+        run.act(np.zeros(1), allowed=[True, True])
+    with pytest.raises(ValueError, match="finite in 32 bits"):
+        run.act(np.array([1e39]))
+
+
+class Numbered(Endless):
+    """Observations and actions that are numbered from other than 0."""
+
+    observation_space = gymnasium.spaces.Discrete(3, start=1)
+    action_space = gymnasium.spaces.Discrete(2, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        return np.int64(1), {}
+
+    def step(self, action):
+        return np.int64(3), float(action), False, False, {}
+
+
+def test_observations_go_in_as_the_environment_gives_them(monkeypatch):
+    register(monkeypatch, "Numbered-v0", Numbered)
+    run = train(PPOConfig(env="Numbered-v0", algo="rnn", latent=8, n_steps=8, steps=32))
+    network = run.network()
+    for given, seen in zip((1, 2, 3), np.eye(3, dtype=np.float32), strict=True):
+        action, memory = run.act(given)
+        assert int(action) in (5, 6)
+        expected = network.step(seen[None], network.memory(1), np.ones(1, dtype=bool))[0]
+        np.testing.assert_allclose(memory, expected, atol=1e-6)
+    for wrong in (0, 4, 1.5):
+        with pytest.raises(ValueError, match=f"numbers from 1 to 3: got {wrong}"):
+            run.act(wrong)
+
+
+def test_what_is_not_finite_is_not_blamed_on_the_step_size(monkeypatch):
+    class Broken(Endless):
+        breaks = True
+
+        def step(self, action):
+            return np.full(1, np.nan if Broken.breaks else 0.0, np.float32), 0.0, False, False, {}
+
+    register(monkeypatch, "Broken-v0", Broken)
+    config = PPOConfig(env="Broken-v0", algo="rnn", latent=8, n_steps=8, steps=32)
+    with pytest.raises(ValueError, match="gave nan in entry 0 of the observation at step 1 "):
+        train(config)
+    Broken.breaks = False
+    run = train(config)
+    Broken.breaks = True
+    with pytest.raises(ValueError, match="gave nan in entry 0 of the observation at step 1 "):
+        evaluate(run, episodes=2)
+
+
+class Fragile(Endless):
+    """Raises at step `limit` of its life."""
+
+    limit = None
+
+    def __init__(self):
+        self.age = 0
+
+    def step(self, action):
+        self.age += 1
+        if self.age == Fragile.limit:
+            raise RuntimeError("stuck")
+        return super().step(action)
+
+
+def test_an_error_in_the_environment_is_told_and_what_was_learnt_is_kept(monkeypatch, tmp_path):
+    register(monkeypatch, "Fragile-v0", Fragile)
+    monkeypatch.setattr("markovlens.agents.training.SECONDS_PER_CHUNK", 0.0)  # one update a chunk
+    config = PPOConfig(env="Fragile-v0", algo="rnn", latent=8, n_steps=8, steps=32 * 6)
+    monkeypatch.setattr(Fragile, "limit", 8 * 4 + 3)
+    says = "raised at step 35: RuntimeError: stuck; what was learnt in 128 steps is in"
+    with pytest.raises(ValueError, match=says):
+        train(config, out=tmp_path / "run")
+    kept = load_run(tmp_path / "run")
+    assert kept.metrics["step"].max() == 128
+    monkeypatch.setattr(Fragile, "limit", 5)
+    with pytest.raises(ValueError, match=r"raised at step 5: RuntimeError: stuck$"):
+        evaluate(kept, episodes=1)
+    with pytest.raises(ValueError, match=r"at step 5: RuntimeError: stuck; .* in 128 steps"):
+        train(config, out=tmp_path / "run")
+    monkeypatch.setattr(Fragile, "limit", None)
+    assert train(config, out=tmp_path / "run").metrics["step"].max() == config.steps
+
+
+@pytest.mark.parametrize(
+    "entry_point", ["no_such_module:Env", "markovlens:NoSuchClass", lambda: 1 / 0]
+)
+def test_environments_that_cannot_be_made_are_named(monkeypatch, tmp_path, entry_point):
+    register(monkeypatch, "Lost-v0", entry_point)
+    with pytest.raises(ValueError, match="Gymnasium cannot make 'Lost-v0': "):
+        train(PPOConfig(env="Lost-v0"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_returns_are_discounted_as_the_agent_was_told():

@@ -227,6 +227,30 @@ def test_acting_outside(finished):
         run.act(np.zeros(3))
 
 
+def test_acting_with_some_actions_only(finished):
+    run, _ = finished
+    for action in range(4):
+        assert int(run.act(0, allowed=np.arange(4) == action)[0]) == action
+    jitted = jax.jit(lambda allowed: run.act(0, allowed=allowed)[0])
+    assert int(jitted(np.arange(4) == 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"allowed": [True] * 3}, r"shape \[4\]: got shape \[3\]"),
+        ({"allowed": [0, 1, 2, 3]}, "true and false only"),
+        ({"allowed": [False] * 4}, "forbids every action"),
+        ({"memory": np.zeros(5)}, r"remembers 8 finite numbers: got shape \[5\]"),
+        ({"memory": np.zeros((1, 8))}, r"got shape \[1, 8\]"),
+        ({"memory": np.full(8, np.nan)}, "got others; give what the last act returned"),
+    ],
+)
+def test_what_does_not_fit_the_agent_is_refused(finished, arguments, says):
+    with pytest.raises(ValueError, match=says):
+        finished[0].act(0, **arguments)
+
+
 def test_acting_with_what_was_done_and_paid_before():
     config = replace(SMALL, previous_action=True, previous_reward=True, steps=64)
     run = train(config)
@@ -237,8 +261,9 @@ def test_acting_with_what_was_done_and_paid_before():
         ValueError, match="flat, then the previous action, flat, then the previous r"
     ):
         run.act(0)
-    with pytest.raises(ValueError, match="not a number"):
-        run.act(np.full(10, np.nan))
+    for odd in (np.nan, np.inf, 1e39):  # the last is not finite in 32 bits
+        with pytest.raises(ValueError, match="finite in 32 bits: got"):
+            run.act(np.full(10, odd))
 
 
 def test_evaluation_counts_every_episode_once(finished):
@@ -369,6 +394,26 @@ def test_speed_is_of_the_updates_that_were_done(tmp_path, monkeypatch):
     run = train(SMALL, seeds=[0, 1], out=tmp_path / "run")
     assert run.metrics["step"].unique().to_list() == [64 * 7, 64 * 14, 64 * 20]
     assert run.metrics["steps_per_second"].to_list() == [2 * 64.0] * 6
+
+
+def test_the_first_checkpoint_comes_with_the_first_updates(finished, tmp_path, monkeypatch):
+    """What is killed early, long before the next checkpoint is due, goes on bit for bit."""
+    call = Program.__call__
+
+    def killed(program, state, n):
+        if (tmp_path / "run" / CHECKPOINT).exists():
+            raise Interrupted
+        return call(program, state, n)
+
+    monkeypatch.setattr(Program, "__call__", killed)
+    with pytest.raises(Interrupted):
+        train(SMALL, seeds=[0, 1], out=tmp_path / "run")
+    early = load_run(tmp_path / "run")
+    assert RunFolder(tmp_path / "run").meta()["steps"] == SMALL.batch_steps
+    assert early.metrics["step"].to_list() == [SMALL.batch_steps] * 2
+    monkeypatch.setattr(Program, "__call__", call)
+    resumed = train(SMALL, seeds=[0, 1], out=tmp_path / "run")
+    same_networks(finished[0], resumed)
 
 
 def test_a_full_disk_keeps_the_old_checkpoint(finished, monkeypatch, tmp_path):

@@ -31,6 +31,7 @@ def test_train_then_evaluate(command, refused, tmp_path):
     ("argv", "says"),
     [
         (["--env", "tmase-5"], "did you mean"),
+        (["--env", "no_such_module:Env-v0"], "Gymnasium cannot make 'no_such_module:Env-v0': "),
         (["--seeds", "2..1"], "backwards"),
         (["--minibatches", "3"], "must divide n_envs"),
         (["--steps", "5"], "at least one batch"),

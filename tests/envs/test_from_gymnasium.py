@@ -1,5 +1,7 @@
 """Gymnasium environments stepped from here: ends, restarts, final observations, masks."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -59,6 +61,54 @@ def test_every_restart_mode_gives_the_same_steps(envs):
         [False, False], [True, False], [False, False], [True, False]]  # fmt: skip
     assert [s.truncated.tolist() for s in steps] == [
         [False, False], [False, False], [False, True], [False, False]]  # fmt: skip
+
+
+class Broken(Counter):
+    """Gives `value` in the last entry of what is seen, or as the reward, after `when` steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (2,), dtype=np.float64)
+
+    def __init__(self, value, when, entry="observation"):
+        super().__init__(length=3)
+        self.value, self.when, self.entry = value, when, entry
+
+    def step(self, action):
+        seen, reward, *ends = super().step(action)
+        broken = self.time == self.when and self.entry == "reward"
+        return seen, self.value if broken else reward, *ends
+
+    def _seen(self):
+        broken = self.time == self.when and self.entry == "observation"
+        return np.array([self.time, self.value if broken else self.episode])
+
+
+def play(env, steps):
+    env.reset(seed=0)
+    for _ in range(steps):
+        env.step(np.zeros(env.n, dtype=int))
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+@pytest.mark.parametrize("when", [0, 2, 3])  # at the reset, on the way, in the last observation
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e39], ids=str)
+def test_what_is_not_finite_is_blamed_on_the_environment(value, when, mode):
+    for mask in ((), (0,)):  # entries are numbered as the environment has them
+        makers = [lambda: Broken(0.0, when), lambda: Broken(value, when)]
+        env = GymnasiumVector(SyncVectorEnv(makers, autoreset_mode=mode), mask=mask)
+        says = rf"in entry 1 of the observation at step {when} \(copy 1 of 2\): numbers must be fin"
+        with pytest.raises(ValueError, match=says):
+            play(env, when)
+    play(GymnasiumVector(lambda: Broken(value, when), mask=(1,)), 4)  # what is hidden may be so
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39], ids=str)
+def test_rewards_that_are_not_finite_are_blamed_on_the_environment(value):
+    env = WithPrevious(
+        GymnasiumVector(lambda: Broken(value, 2, "reward"), n=2), action=False, reward=True
+    )
+    says = re.escape(f"gave a reward of {value} at step 2 (copy 0 of 2)")
+    with pytest.raises(ValueError, match=says):
+        play(env, 2)
 
 
 def test_a_foreign_vector_env_that_wastes_steps_is_refused():
@@ -139,24 +189,27 @@ def test_bad_masks(mask, words):
         GymnasiumVector("CartPole-v1", mask=mask)
 
 
+def env_with(space, mask=()):
+    """Two copies of an environment that shows anything in `space`."""
+
+    class Env(gymnasium.Env):
+        observation_space = space
+        action_space = gymnasium.spaces.Box(-1.0, np.array([1.0, 2.0], "f4"))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.observation_space.seed(seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    return GymnasiumVector(Env, n=2, mask=mask)
+
+
 def test_numbers_bits_and_structures_become_our_spaces():
     spaces = gymnasium.spaces
-
-    def env_with(space):
-        class Env(gymnasium.Env):
-            observation_space, action_space = space, spaces.Box(-1.0, np.array([1.0, 2.0], "f4"))
-
-            def reset(self, *, seed=None, options=None):
-                super().reset(seed=seed)
-                self.observation_space.seed(seed)
-                return self.observation_space.sample(), {}
-
-            def step(self, action):
-                assert self.action_space.contains(action)
-                return self.observation_space.sample(), 0.0, False, False, {}
-
-        return GymnasiumVector(Env, n=2)
-
     lottery = env_with(spaces.Discrete(3, start=7))
     assert lottery.observation_space == Discrete(3)
     assert set(lottery.reset(seed=0).tolist()) <= {0, 1, 2}
@@ -173,6 +226,37 @@ def test_numbers_bits_and_structures_become_our_spaces():
     assert pair.reset(seed=0).sum(axis=1).tolist() == [2.0, 2.0]
     with pytest.raises(ValueError, match="no fixed size"):
         env_with(spaces.Sequence(spaces.Discrete(2)))
+    for empty in (spaces.Dict({}), spaces.Tuple(()), spaces.Box(0, 1, (0,))):
+        with pytest.raises(ValueError, match="are empty: there is nothing to see"):
+            env_with(empty)
+
+
+@pytest.mark.parametrize("mask", [(), (1,)], ids=["whole", "masked"])
+@pytest.mark.parametrize(
+    ("space", "wrong", "says"),
+    [
+        (gymnasium.spaces.Discrete(3, start=7), 2, "whole numbers from 7 to 9: got 2"),
+        (gymnasium.spaces.Box(0, 1, (4,)), np.zeros(3), r"of shape \[4\], .* got shape \[3\]"),
+        (gymnasium.spaces.MultiBinary((2, 3)), np.zeros(6), r"got shape \[6\]"),
+        (gymnasium.spaces.MultiDiscrete([2, 3]), [0], r"got shape \[1\]"),
+        (
+            gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(4), b=gymnasium.spaces.Box(0, 1)),
+            {"a": 1},
+            "as the environment gives it: got {'a': 1}",
+        ),
+    ],
+    ids=["number", "box", "bits", "numbers", "parts"],
+)
+def test_one_observation_as_the_environment_gives_it(space, wrong, says, mask):
+    """It becomes what the agent sees of it; also once the environments are closed."""
+    env = env_with(space, mask)
+    seen = env.reset(seed=3)
+    raw = gymnasium.vector.utils.iterate(env._envs.observation_space, env._envs._observations)
+    env.close()
+    for one, expected in zip(raw, seen, strict=True):
+        np.testing.assert_array_equal(env.inside(one), expected)
+    with pytest.raises(ValueError, match=says):
+        env.inside(wrong)
 
 
 def test_masking_a_number_hides_entries_of_its_one_hot():

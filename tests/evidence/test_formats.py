@@ -1,5 +1,6 @@
 import gc
 import json
+import re
 import sys
 import warnings
 from types import SimpleNamespace
@@ -79,6 +80,80 @@ def test_csv_with_named_entries(tmp_path):
     wrong.write_csv(tmp_path / "b.csv")
     with pytest.raises(ValueError, match="next_observation has the entries height, angle"):
         load(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("numbers", [("1", "2"), ("0", "2")])
+def test_numbers_that_do_not_run_from_0_are_names(tmp_path, numbers):
+    entry_by_entry(dict(zip(numbers, (0, 1), strict=True))).write_csv(tmp_path / "a.csv")
+    data = load(tmp_path / "a.csv")
+    assert_same(data)
+    assert data.entry_names == tuple(f"entry {number}" for number in numbers)
+    assert [data.entry(number) for number in numbers] == [0, 1]
+    assert data.entry(f"observation_{numbers[1]}") == 1
+    with pytest.raises(ValueError, match="unknown entry of the observation '3'"):
+        data.entry("3")
+
+
+def test_structs_keep_the_names_of_their_fields(tmp_path):
+    """Nested ones too; what else begins with the column's name is left alone."""
+    seen = [{"speed": x, "at": {"angle": y}} for x, y in STEPS["observation"]]
+    after = [{"speed": x, "at": {"angle": y}} for x, y in STEPS["next_observation"]]
+    struct = {"observation": seen, "next_observation": [after[0], None, None]}
+    more = {"observation_source": ["camera"] * 3}
+    pl.DataFrame(STEPS | struct | more).write_parquet(tmp_path / "a.parquet")
+    data = load(tmp_path / "a.parquet")
+    assert data.observation.tolist() == STEPS["observation"]
+    assert data.next_observation[0].tolist() == STEPS["next_observation"][0]
+    assert data.entry_names == ("speed", "at_angle")
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("observation;action;reward;terminated", "is it separated by ';'?"),
+        ("observation\taction\treward\tterminated", r"is it separated by '\t'?"),
+        ("observation,action,reward,terminated, reward", "there are 2 columns 'reward'; keep one"),
+        ("Observation,Action,Reward,Terminated", "did you mean 'observation' by 'Observation'?"),
+        ("obs,action,reward,Terminals", "did you mean 'terminals' by 'Terminals'?"),
+    ],
+)
+def test_headers_that_are_nearly_right(tmp_path, header, says):
+    row = re.sub(r"\w+", "0", header)
+    (tmp_path / "a.csv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(ValueError, match=re.escape(says)):
+        load(tmp_path / "a.csv")
+
+
+def test_other_columns_may_have_the_same_name(tmp_path):
+    text = "observation,action,reward,terminated,note,note\n0,0,1,true,a,b\n"
+    (tmp_path / "a.csv").write_text(text)
+    assert len(load(tmp_path / "a.csv")) == 1
+
+
+def test_one_value_a_step_may_be_a_vector_of_one(tmp_path):
+    flat = {name: STEPS[name] for name in ("reward", "terminated", "truncated")}
+    flat |= {"episode": [0, 0, 1]}
+    columns = {name: [[value] for value in values] for name, values in flat.items()}
+    np.savez(tmp_path / "a.npz", **STEPS | columns)
+    assert_same(load(tmp_path / "a.npz"))
+    steps = {"observation": [0, 1], "action": [0, 0], "reward": [[1.0], [2.0]]}
+    lines = [json.dumps(steps | {"terminated": [[False], [over]]}) for over in (False, True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    data = load(tmp_path / "a.jsonl")
+    assert data.n_episodes == 2  # the first was cut at the end of its line
+    assert data.reward.tolist() == [1.0, 1.0, 2.0]
+
+
+def test_environments_that_show_nothing_are_refused():
+    class Blind(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict({})
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return {}, {}
+
+    with pytest.raises(ValueError, match="observations are empty: there is nothing to see"):
+        experience(Blind(), steps=50)
 
 
 def test_blanks_after_commas(tmp_path):

@@ -14,6 +14,7 @@ from markovlens.envs.registry import make
 from markovlens.envs.tmaze import TMaze
 from markovlens.envs.wrappers import MaskObservation
 from markovlens.evidence.collect import collect
+from markovlens.evidence.detect import detect
 from markovlens.evidence.sources import load_model
 from markovlens.pomdp import library
 
@@ -33,6 +34,14 @@ def test_gymnasium_environments_are_stepped():
     np.testing.assert_array_equal(data.next_observation[:-1][inside], data.observation[1:][inside])
     again = collect(gymnasium.make("FrozenLake-v1"), 300, seed=3)
     np.testing.assert_array_equal(data.action, again.action)
+
+
+@pytest.mark.parametrize("algo", ["rnn", "memoryless"])
+def test_the_answer_says_that_a_memory_was_cleared(algo):
+    policy = RunPolicy(untrained_run("tmaze-5", algo=algo))
+    answer = detect("tmaze-5", steps=400, policy=policy, replications=19, probes=1, frames=0)
+    said = sum("memory was cleared" in note for note in answer.notes)
+    assert said == (1 if algo == "rnn" else 0)
 
 
 class Counter(gymnasium.Env):

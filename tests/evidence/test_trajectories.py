@@ -76,7 +76,8 @@ def test_cutting_keeps_steps_and_ends():
         ({"terminated": [0, 2, 0]}, "terminated must hold true and false"),
         ({"observation": ["a", "b", "c"]}, "observation must hold numbers"),
         ({"next_observation": [[1], [2], [3]]}, "next_observation has shape"),
-        ({"reward": [[1.0], [1.0], [1.0]]}, "reward must have shape"),
+        ({"reward": [[1.0, 2.0]] * 3}, "reward must have shape"),
+        ({"observation": np.zeros((3, 0))}, "observations are empty"),
     ],
 )
 def test_bad_data_is_named(change, says):
@@ -141,6 +142,24 @@ def test_entries_by_name_and_by_number():
     assert [data.entry("speed"), data.entry("0")] == [1, 0]
     with pytest.raises(ValueError, match="did you mean 'angle'"):
         data.entry("angel")
+
+
+def test_one_value_a_step_may_be_a_vector_of_one():
+    data = Trajectories([0, 1], [0, 0], [[1.0], [2.0]], [[False], [True]], [[False], [False]])
+    assert data.reward.tolist() == [1.0, 2.0]
+    assert data.terminated.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["observation", "observations", "obs"])
+def test_entries_by_the_names_of_their_columns(kind):
+    named = Trajectories([[0.0, 1.0]], [0], [1.0], [True], names=("angle", "speed"))
+    assert named.entry(f"{kind}_speed") == 1
+    plain = Trajectories([[0.0, 1.0, 2.0]], [0], [1.0], [True])
+    assert [plain.entry(f"{kind}_2"), plain.entry("2"), plain.entry("entry 2")] == [2, 2, 2]
+    rest = plain.hide([0])  # which leaves the entries 1 and 2
+    assert [rest.entry(f"{kind}_1"), rest.entry("1"), rest.entry("entry 1")] == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"unknown entry .* '0' \(known: entry 1, entry 2\)"):
+        rest.entry("0")
 
 
 def test_hiding_components():

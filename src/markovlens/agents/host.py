@@ -134,13 +134,13 @@ def host_env(config: PPOConfig) -> "HostVectorEnv":
         from markovlens.envs.adapters.from_gymnasium import GymnasiumVector, WithPrevious
     except ImportError:
         raise ValueError(f"{config.env} needs Gymnasium: pip install 'markovlens[gym]'") from None
-    import gymnasium
-
     try:
         gamma = GYMNASIUM_GAMMA if config.gamma is None else config.gamma
         env = GymnasiumVector(config.env, config.n_envs, gamma, config.hide)
-    except gymnasium.error.Error as error:
-        raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from None
+    except ValueError:
+        raise
+    except Exception as error:  # whatever looking for it, importing it and making it come upon
+        raise ValueError(f"Gymnasium cannot make {config.env!r}: {error}") from error
     if not (config.previous_action or config.previous_reward):
         return env
     return WithPrevious(env, bool(config.previous_action), bool(config.previous_reward))

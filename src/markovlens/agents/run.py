@@ -18,7 +18,7 @@ from markovlens.agents.folder import RunFolder
 from markovlens.agents.host import closing, problem, program_for
 from markovlens.agents.networks import ActorCritic
 from markovlens.envs.env import Env
-from markovlens.envs.spaces import Discrete, Space
+from markovlens.envs.spaces import Discrete, Space, is_whole
 from markovlens.precision import is_traced
 
 
@@ -74,10 +74,12 @@ class Run:
     ) -> tuple[Any, Array]:
         """An action, and what to remember: pass that in with the next observation.
 
-        `memory` None starts an episode. `allowed` masks the actions. Unless `greedy`, the action is
-        drawn with `key`. The observation is one of `run.env().observation_space`: with the previous
-        action or reward appended, if the agent was trained so, zeros at the start. For a Gymnasium
-        environment the action is as that takes it.
+        `memory` None starts an episode. `allowed[a]` says whether action a, counted from 0, may be
+        taken. Unless `greedy`, the action is
+        drawn with `key`. The observation is one of `run.env().observation_space`; for a Gymnasium
+        environment, observation and action are as that gives and takes them. An agent that was
+        trained with its previous action or reward sees one vector: the observation, flat and
+        without what is hidden from the agent, then those, zeros at the start.
 
         >>> action, memory = run.act(observation)  # doctest: +SKIP
         >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP
@@ -85,11 +87,15 @@ class Run:
         if not greedy and key is None:
             raise ValueError("drawing an action needs a key: act(..., greedy=False, key=...)")
         network, env = self._actor(index)
-        before = network.memory(1) if memory is None else memory[None]
+        before = network.memory(1)
+        if memory is not None:
+            before = _checked_memory(memory, before.shape[1])[None]
         noise_key = jax.random.key(0) if key is None else key
         spaces = env.observation_space, env.action_space
-        seen = _checked(spaces[0], observation, self.spec(index).config)
-        action, after = _act(network, *spaces, greedy, seen, before, allowed, noise_key)
+        seen = observation if isinstance(env, Env) else env.inside(observation)
+        seen = _checked(spaces[0], seen, self.spec(index).config)
+        mask = None if allowed is None else _checked_mask(spaces[1], allowed)
+        action, after = _act(network, *spaces, greedy, seen, before, mask, noise_key)
         return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
     def _actor(self, index: int) -> tuple[ActorCritic, Any]:
@@ -105,27 +111,57 @@ def _checked(space: Space, observation: Any, config: PPOConfig) -> Array:
     if np.shape(observation) != shape:
         raise ValueError(
             f"this agent sees one observation of {space} at a time, of shape {list(shape)}: "
-            f"got shape {list(np.shape(observation))}{_layout(config, observation)}"
+            f"got shape {list(np.shape(observation))}{_layout(config)}"
         )
     known = isinstance(space, Discrete) and not is_traced(observation)
-    if known and not 0 <= int(observation) < space.flat_size:
+    if known and not (is_whole(observation) and 0 <= int(observation) < space.flat_size):
         raise ValueError(
             f"this agent sees whole numbers from 0 to {space.flat_size - 1}: got {observation}"
         )
-    if not is_traced(observation) and np.isnan(np.asarray(observation, dtype=float)).any():
-        raise ValueError(f"this agent cannot see what is not a number: got {observation}")
+    if not _is_finite(observation):
+        raise ValueError(f"this agent sees numbers that are finite in 32 bits: got {observation}")
     return jnp.asarray(observation)
 
 
-def _layout(config: PPOConfig, observation: Any) -> str:
+def _checked_memory(memory: Any, size: int) -> Array:
+    if np.shape(memory) != (size,) or not _is_finite(memory):
+        what = "others" if np.shape(memory) == (size,) else f"shape {list(np.shape(memory))}"
+        raise ValueError(
+            f"this agent remembers {size} finite numbers: got {what}; give what the last act "
+            "returned, or None to start an episode"
+        )
+    return jnp.asarray(memory)
+
+
+def _checked_mask(space: Space, allowed: Any) -> Array:
+    if not isinstance(space, Discrete):
+        raise ValueError(f"only numbered actions can be masked, not {space}: leave out allowed")
+    if np.shape(allowed) != (space.n,):
+        raise ValueError(
+            f"allowed says of each of {space.n} actions whether it may be taken, so it has shape "
+            f"[{space.n}]: got shape {list(np.shape(allowed))}"
+        )
+    if not is_traced(allowed) and not np.isin(np.asarray(allowed), (0, 1)).all():
+        raise ValueError(f"allowed must hold true and false only: got {allowed}")
+    if not is_traced(allowed) and not np.any(allowed):
+        raise ValueError("allowed forbids every action: allow at least one")
+    return jnp.asarray(allowed, dtype=bool)
+
+
+def _is_finite(values: Any) -> bool:
+    """Whether all are finite as the network sees them; what is traced cannot be looked at."""
+    if is_traced(values):
+        return True
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.asarray(values, dtype=np.float32)).all())
+
+
+def _layout(config: PPOConfig) -> str:
     """What to make of an observation, where that is not obvious."""
-    parts = ["the observation, flat"]
+    parts = ["the observation, flat" + (" and without what is hidden" if config.hide else "")]
     parts += ["the previous action, flat"] if config.previous_action else []
     parts += ["the previous reward"] if config.previous_reward else []
-    if len(parts) > 1:
-        return f"; it is one vector: {', then '.join(parts)}"
-    structured = isinstance(observation, dict | tuple)
-    return "; give gymnasium.spaces.flatten(space, observation)" if structured else ""
+    return f"; it is one vector: {', then '.join(parts)}" if len(parts) > 1 else ""
 
 
 @eqx.filter_jit
@@ -136,11 +172,11 @@ def _act(
     greedy: bool,
     observation: Array,
     memory: Array,
-    allowed: Any,
+    allowed: Bool[Array, "A"] | None,
     key: Array,
 ) -> tuple[Array, Array]:
     seen, first = seen_space.flatten(observation)[None], jnp.zeros(1, dtype=bool)
-    mask = None if allowed is None else jnp.asarray(allowed)[None]
+    mask = None if allowed is None else allowed[None]
     noise = None if greedy else action_distribution(action_space).noise(key, (1,))
     memory, _, action = choose(network, action_space, seen, memory, first, mask, noise)
     return within(action_space, action[0]), memory[0]

@@ -1,5 +1,6 @@
 """Long runs: chunks of compiled updates, and between them metrics, checkpoints and signals."""
 
+import math
 import os
 import signal
 import threading
@@ -48,8 +49,8 @@ def train(
     `env` is an environment of your own, instead of the one that `config.env` names (which then only
     says whose settings fill in what the config leaves open). With `out`, a
     folder, metrics and checkpoints are written there, and a folder that holds an
-    unfinished run of the same config is continued, bit for bit. Ctrl-C and SIGTERM leave a
-    checkpoint behind.
+    unfinished run of the same config is continued, bit for bit. Ctrl-C, SIGTERM and an error in a
+    Gymnasium environment leave a checkpoint behind.
 
     >>> run = train(PPOConfig(env="tmaze-5", algo="ld", steps=100_000), seed=0)  # doctest: +SKIP
     >>> run.metrics["return"].tail(1).item()  # doctest: +SKIP
@@ -149,11 +150,12 @@ class _Loop:
         per_row = -(-total // ROWS)
         chunk, found = 1, self.done
         written = self.done  # updates that the rows so far, or an earlier call, account for
-        last_save = last_metrics = row_began = time.monotonic()
+        last_metrics = row_began = time.monotonic()
+        last_save = -math.inf  # the first checkpoint comes with the first updates
         while self.done < total and not self._over:
             n = min(chunk, per_row - self.done % per_row, total - self.done)
             began = time.monotonic()
-            self.state = jax.block_until_ready(self.program(self.state, n))
+            self.state = self._after(n)
             self.done += n
             now = time.monotonic()
             self.seconds += now - began
@@ -175,6 +177,20 @@ class _Loop:
                 last_metrics = now
         if self.done > found or not self.finished_before:  # what made it stays written down
             self._save()
+
+    def _after(self, updates: int) -> Any:
+        """The state so many updates later. What was learnt before an environment that Python steps
+        breaks off is saved first."""
+        try:
+            return jax.block_until_ready(self.program(self.state, updates))
+        except ValueError as error:
+            if not (isinstance(self.program, HostProgram) and self.folder and self.done):
+                raise
+            self._save()
+            steps = self.done * self.config.batch_steps
+            raise ValueError(
+                f"{error}; what was learnt in {steps:,} steps is in {self.folder.path}"
+            ) from error
 
     @property
     def _over(self) -> bool:

@@ -72,7 +72,7 @@ def detect(
     prepare_jax()
     actor = None if policy is None else _actor(policy, trust, seed)
     with progress_bar("collect", total=steps) as advance:
-        data, discount, drawn = experience(source, steps, seed, actor, gamma, advance, most)
+        data, discount, notes = experience(source, steps, seed, actor, gamma, advance, most)
     hidden = [data.entry(part.strip()) for part in mask.split(",") if part.strip()]
     if hidden:
         data = data.hide(hidden)
@@ -90,8 +90,7 @@ def detect(
             rewards=rewards,
             advance=advance,
         )
-    notes = _notes(actor, hidden)
-    answer = replace(answer, notes=(*drawn, *answer.notes, *notes))
+    answer = replace(answer, notes=(*notes, *answer.notes, *_mask_notes(actor, hidden)))
     if json:
         print_json(answer.to_dict())
     else:
@@ -115,18 +114,12 @@ def _actor(policy: str, trust: bool, seed: int) -> "Policy":
     return RunPolicy(load_run(policy))
 
 
-def _notes(actor: "Policy", hidden: list[int]) -> list[str]:
-    """What the policy has to do with the answer."""
-    notes = []
-    if getattr(actor, "forgets", False):
-        notes.append(
-            "the run's memory was cleared before every step: under a policy that remembers, no "
-            "observation is Markov"
-        )
+def _mask_notes(actor: "Policy", hidden: list[int]) -> list[str]:
+    """What the mask has to do with the policy."""
     seen = set(hidden) & set(getattr(actor, "kept", hidden))
-    if actor is not None and seen:
-        notes.append(
-            "the policy saw the components that are masked: what it does with them can by itself "
-            "make the others not Markov"
-        )
-    return notes
+    if actor is None or not seen:
+        return []
+    return [
+        "the policy saw the components that are masked: what it does with them can by itself "
+        "make the others not Markov"
+    ]

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 
@@ -74,6 +75,16 @@ class Box(eqx.Module):
 
 
 Space = Discrete | Binary | Box
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is one whole number.
+
+    >>> is_whole(2.0), is_whole(1.5), is_whole([2])
+    (True, False, False)
+    """
+    array = np.asarray(value)
+    return array.shape == () and array.dtype.kind in "biuf" and float(array).is_integer()
 
 
 def kept_entries(size: int, hidden: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,14 +13,17 @@ One row per step, in order, with the columns
 | `episode` | a number that changes with every episode; optional | `episode_id` |
 
 A vector can also be given entry by entry, as `observation_0`, `observation_1`, … or by name, as
-`observation_angle`, `observation_speed`, …. Where `episode` changes without `terminated`, one was
-cut; where `terminated`, `next_observation` may be left open. In JSON lines a line is a step, or a
-whole episode when its values are lists; one that is not over at the end of its line was cut there.
-Other columns are left alone.
+`observation_angle`, `observation_speed`, …; in parquet also as a struct. Numbers that do not run
+from 0 count as names: `observation_1`, `observation_2` are the entries 1 and 2. Where `episode`
+changes without `terminated`, one was cut; where `terminated`, `next_observation` may be left open.
+In JSON lines a line is a step, or a whole episode when its values are lists; one that is not over
+at the end of its line was cut there. Other columns are left alone.
 """
 
+import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from markovlens.evidence.trajectories import Trajectories
+from markovlens.evidence.trajectories import OBSERVATION, Trajectories, one_each
 from markovlens.names import unknown_name
 
 ALIASES = {
-    "observation": ("observations", "obs"),
+    "observation": OBSERVATION[1:],
     "action": ("actions",),
     "reward": ("rewards",),
     "terminated": ("terminations", "terminals"),
@@ -111,14 +114,28 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     import polars as pl
 
     try:
-        return _columns(pl.read_parquet(path))
+        return _columns(_unnested(pl.read_parquet(path)))
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"not a parquet file: {error}") from None
+
+
+def _unnested(table: Any) -> Any:
+    """Structs entry by entry, as `observation_angle` and so on."""
+    import polars as pl
+
+    needed = _needed(table.columns)
+    structs = [name for name in needed if isinstance(table[name].dtype, pl.Struct)]
+    if not structs:
+        return table
+    others = [name for name in table.columns if _kind(name) and name not in needed]
+    named = [pl.col(name).name.prefix_fields(f"{name}_") for name in structs]
+    return _unnested(table.drop(others).with_columns(named).unnest(structs))
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
     import polars as pl
 
+    _check_header(path)
     try:
         table = pl.read_csv(path, infer_schema_length=None)
         if any(text.str.starts_with(" ").any() for text in table if text.dtype == pl.String):
@@ -127,6 +144,22 @@ def _read_csv(path: Path) -> dict[str, Any]:
         return _columns(table.rename(str.strip))
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"not a table with a line of column names: {error}") from None
+
+
+def _check_header(path: Path) -> None:
+    """What would be read otherwise than it is meant: other separators, columns of one name."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next((line for line in csv.reader(file) if line), [])
+    separator = next((mark for mark in (";", "\t") if mark in "".join(header)), None)
+    if len(header) == 1 and separator is not None:
+        raise ValueError(
+            f"the first line is a single column, {header[0]!r}: is it separated by {separator!r}? "
+            "separate columns by commas"
+        )
+    counts = Counter(name.strip() for name in header)
+    twice = [name for name, count in counts.items() if count > 1 and _kind(name)]
+    if twice:
+        raise ValueError(f"there are {counts[twice[0]]} columns {twice[0]!r}; keep one")
 
 
 def _columns(table: Any) -> dict[str, Any]:
@@ -148,7 +181,7 @@ def _columns(table: Any) -> dict[str, Any]:
             )
         if isinstance(column.dtype, pl.Decimal):
             column = column.cast(pl.Float64)
-        after = (_meaning(column.name) or ("", ""))[0] == "next_observation"
+        after = _kind(column.name) == "next_observation"
         if after and column.null_count() and column.dtype.is_numeric():  # open, as at an end
             column = column.cast(pl.Float64).fill_null(float("nan"))
         if column.null_count():
@@ -183,8 +216,7 @@ def _read_json_lines(path: Path) -> dict[str, Any]:
 
 def _filled(name: str, values: list) -> list:
     """What follows an end may be null: not a number, or a vector of such."""
-    kind, _ = _meaning(name) or ("", "")
-    if kind != "next_observation" or None not in values:
+    if _kind(name) != "next_observation" or None not in values:
         return values
     shape = np.shape(next((value for value in values if value is not None), 0.0))
     return [np.full(shape, np.nan) if value is None else value for value in values]
@@ -207,9 +239,14 @@ def _steps_of(record: Mapping[str, Any], needed: set[str], where: str) -> dict[s
     over = found.get(spelt.get(("terminated", WHOLE), ""))
     if over:  # an episode that is not over at the end of its line was cut there
         cut = spelt.get(("truncated", WHOLE), "truncated")
-        flags = found.get(cut, [False] * steps)
-        found[cut] = [*flags[:-1], flags[-1] or not over[-1]]
+        flags = [_single(flag) for flag in found.get(cut, [False] * steps)]
+        found[cut] = [*flags[:-1], flags[-1] or not _single(over[-1])]
     return found
+
+
+def _single(value: Any) -> Any:
+    """What a list of one holds."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
@@ -221,6 +258,10 @@ def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
         hint = ""
         if missing == ["terminated"] and {"done", "dones"} & set(columns):
             hint = "; 'done' does not say whether an episode was over or only cut"
+        meant = [name for name in columns if _kind(name.lower()) == missing[0]]
+        if meant:
+            small = meant[0].lower()
+            hint = f"; did you mean {small!r} by {meant[0]!r}? write it in small letters"
         raise ValueError(f"no column {missing[0]!r}{hint} (there are: {has})")
     entries = list(spelt["observation"])
     following = list(spelt.get("next_observation", entries))
@@ -238,8 +279,16 @@ def _trajectories(columns: Mapping[str, Any]) -> Trajectories:
             _check_flags(spelt[kind][WHOLE], found[kind])
     if "episode" in found:
         found["truncated"] = _cut(found.pop("episode"), found)
-    named = not all(entry.isdecimal() or entry == WHOLE for entry in entries)
-    return Trajectories(**found, names=entries if named else ())
+    return Trajectories(**found, names=_names(entries))
+
+
+def _names(entries: list[str]) -> list[str]:
+    """What entries are called, unless by their place."""
+    if entries == [WHOLE] or entries == [str(i) for i in range(len(entries))]:
+        return []
+    if all(entry.isdecimal() for entry in entries):  # from 1, or with gaps
+        return [f"entry {entry}" for entry in entries]
+    return entries
 
 
 def _spellings(columns: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -278,6 +327,12 @@ def _meaning(column: str) -> tuple[str, str] | None:
     return None
 
 
+def _kind(column: str) -> str:
+    """Which kind of column it is; empty if none."""
+    kind, _ = _meaning(column) or ("", WHOLE)
+    return kind
+
+
 def _check_flags(column: str, flags: Any) -> None:
     """Any text would count as true, "False" too."""
     each = np.asarray(flags, dtype=object).ravel()
@@ -290,13 +345,14 @@ def _check_flags(column: str, flags: Any) -> None:
 
 def _cut(episode: Any, columns: Mapping[str, Any]) -> np.ndarray:
     """Where episodes are truncated, given also to which episode each step belongs."""
-    number, terminated = np.asarray(episode), np.asarray(columns["terminated"]).astype(bool)
+    number = one_each(np.asarray(episode))
+    terminated = one_each(np.asarray(columns["terminated"])).astype(bool)
     if number.ndim != 1 or number.shape != terminated.shape:
         raise ValueError(
             f"episode has shape {list(number.shape)} and terminated {list(terminated.shape)}; both "
             "must be [steps]"
         )
-    truncated = np.asarray(columns.get("truncated", np.zeros(len(number), dtype=bool)))
+    truncated = one_each(np.asarray(columns.get("truncated", np.zeros(len(number), dtype=bool))))
     if truncated.shape != number.shape:
         raise ValueError(
             f"truncated has {len(truncated)} steps but episode has {len(number)}; they must agree"

@@ -120,7 +120,10 @@ def host_loop(
 
 
 def _check_width(observation: np.ndarray, steps: int) -> None:
-    """Before they are collected: steps that would fill the memory and then be refused."""
+    """Before they are collected: steps that show nothing, or that would fill the memory and then
+    be refused."""
+    if not observation.size:
+        raise ValueError("the environment's observations are empty: there is nothing to see")
     taken = 2 * steps * observation.nbytes  # each is held before and after a step
     if observation.size > MOST_COMPONENTS and taken > MOST_BYTES:
         raise ValueError(
@@ -138,5 +141,6 @@ def _flat(value: Any) -> np.ndarray:
     if isinstance(value, dict):
         value = [value[name] for name in sorted(value)]
     if isinstance(value, tuple | list):
-        return np.concatenate([np.ravel(_flat(part)) for part in value])
+        parts = [np.ravel(_flat(part)) for part in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
     return np.array(value)

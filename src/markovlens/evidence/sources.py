@@ -15,6 +15,10 @@ from markovlens.progress import Advance, silent
 DEFAULT_GAMMA = 0.99
 MOST_STEPS = 2_000_000  # of a log: a bound on time and memory
 LONGEST_PIECE = 1000  # steps; longer episodes are cut, so that many can be simulated side by side
+FORGOTTEN = (
+    "the run's memory was cleared before every step: under a policy that remembers, no observation "
+    "is Markov"
+)
 
 
 class Experience(NamedTuple):
@@ -50,7 +54,8 @@ def experience(
         raise ValueError("expected one environment, got a vector of them: give one, from `make`")
     innermost = getattr(found, "unwrapped", found)  # Gymnasium's wrappers hide what is inside
     gamma = float(getattr(innermost, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
-    return Experience(collect(found, steps, seed, policy, gamma, advance), gamma)
+    notes = (FORGOTTEN,) if getattr(policy, "forgets", False) else ()
+    return Experience(collect(found, steps, seed, policy, gamma, advance), gamma, notes)
 
 
 def _part_of(log: Trajectories, most: int, seed: int, gamma: float) -> Experience:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from markovlens.names import unknown_name
 
 ARRAYS = ("observation", "action", "reward", "terminated", "truncated", "next_observation")
+OBSERVATION = ("observation", "observations", "obs")  # what a column of observations is called
 ROUNDING = 1e-3  # of an entry's range: what two records of the same observation may differ by
 PRECISION = 1e-6  # the same, of its size
 
@@ -57,12 +58,14 @@ class Trajectories:
         given = {
             "observation": _array("observation", observation),
             "action": _array("action", action),
-            "reward": _array("reward", reward),
-            "terminated": _array("terminated", terminated),
+            "reward": one_each(_array("reward", reward)),
+            "terminated": one_each(_array("terminated", terminated)),
         }
         n = len(given["reward"])
         given["truncated"] = (
-            np.zeros(n, dtype=bool) if truncated is None else _array("truncated", truncated)
+            np.zeros(n, dtype=bool)
+            if truncated is None
+            else one_each(_array("truncated", truncated))
         )
         if next_observation is not None:
             given["next_observation"] = _array("next_observation", next_observation)
@@ -127,12 +130,17 @@ class Trajectories:
         return ("observation",) if single else tuple(f"entry {i}" for i in range(flat.shape[1]))
 
     def entry(self, name: str) -> int:
-        """The place of an entry of the observation, by its name or its number."""
-        if name in self.entry_names:
-            return self.entry_names.index(name)
-        if name.isdecimal():
+        """The place of an entry of the observation, by its name, its column's, or its number."""
+        known = self.entry_names
+        columns = [name.removeprefix(f"{kind}_") for kind in OBSERVATION]
+        for called in (name, *columns):
+            for entry in (called, f"entry {called}"):
+                if entry in known:
+                    return known.index(entry)
+        by_number = any(entry.startswith("entry ") for entry in self.names)  # which is no place
+        if name.isdecimal() and not by_number:
             return int(name)
-        raise unknown_name("entry of the observation", name, self.entry_names)
+        raise unknown_name("entry of the observation", name, known)
 
     def hide(self, components: Sequence[int]) -> "Trajectories":
         """Without some components of a vector observation."""
@@ -214,6 +222,11 @@ def _array(name: str, value: object) -> np.ndarray:
     return array
 
 
+def one_each(column: np.ndarray) -> np.ndarray:
+    """A column of shape [steps, 1] as one of shape [steps]; any other as it is."""
+    return column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+
+
 def _is_number(value: Any) -> bool:
     try:
         return value is not None and bool(np.isfinite(float(value)))
@@ -251,6 +264,8 @@ def _check(given: Mapping[str, np.ndarray], n: int) -> None:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0][0])
             raise ValueError(f"{name} at step {row} is not finite; every number must be")
+    if not given["observation"].size:
+        raise ValueError("observations are empty: there is nothing to see")
     for name in ("terminated", "truncated"):
         if not np.isin(given[name], (0, 1)).all():
             raise ValueError(f"{name} must hold true and false only")

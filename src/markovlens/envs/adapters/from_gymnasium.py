@@ -1,6 +1,7 @@
 """Any Gymnasium environment as one stepped on the host, with our meaning of an episode's end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -11,6 +12,7 @@ from jaxtyping import Bool, Float
 from markovlens.envs.adapters.gymnasium_spaces import (
     action_space_from_gymnasium,
     actions_to_gymnasium,
+    observation_from_gymnasium,
     observation_space_from_gymnasium,
     observations_from_gymnasium,
 )
@@ -56,6 +58,9 @@ class HostVectorEnv(Protocol):
     def outside(self, actions: Any) -> np.ndarray:
         """Actions of `action_space` as the environment itself takes them; also once closed."""
 
+    def inside(self, observation: Any) -> np.ndarray:
+        """One observation as it is had outside, as one of `observation_space`; also once closed."""
+
     def close(self) -> None:
         """Let go of the environments: no more resets and steps."""
 
@@ -66,7 +71,8 @@ class GymnasiumVector:
     `source` is a name, a function that makes an environment, or a vector
     environment; the first two are copied `n` times. Of the flattened
     observation the entries `mask` are dropped, which makes most environments
-    partially observable. An end by both reasons at once counts as terminated.
+    partially observable. An end by both reasons at once counts as terminated. Numbers that are
+    not finite in 32 bits are refused.
 
     >>> blind = GymnasiumVector("CartPole-v1", n=4, mask=(1, 3))   # without the two velocities
     >>> blind.reset(seed=0).shape
@@ -91,17 +97,27 @@ class GymnasiumVector:
         self._inner_space = inner
         self.observation_space = inner if self._kept is None else _without(inner, len(self._kept))
         self.action_space = action_space_from_gymnasium(self._actions)
+        self._time = 0  # steps of each copy since the reset
 
     def reset(self, seed: int | Sequence[int] | None = None) -> np.ndarray:
         seeds: Any = seed  # a list too, which the base class does not say
-        observation, _ = self._envs.reset(seed=seeds)
-        return self._seen(observation)
+        self._time = 0
+        with self._blamed():
+            observation, _ = self._envs.reset(seed=seeds)
+        return self._checked(self._seen(observation))
 
     def outside(self, actions: Any) -> np.ndarray:
         return actions_to_gymnasium(self._actions, actions)
 
+    def inside(self, observation: Any) -> np.ndarray:
+        """As the Gymnasium environment gives it: numbered as there, in parts, with all entries."""
+        return self._shown(observation_from_gymnasium(self._space, observation)[None])[0]
+
     def step(self, actions: Any) -> HostStep:
-        raw, reward, terminated, truncated, info = self._envs.step(self.outside(actions))
+        self._time += 1
+        taken = self.outside(actions)
+        with self._blamed():
+            raw, reward, terminated, truncated, info = self._envs.step(taken)
         terminated, truncated = np.asarray(terminated), np.asarray(truncated) & ~terminated
         ended = terminated | truncated
         if self._mode == AutoresetMode.SAME_STEP:
@@ -117,13 +133,52 @@ class GymnasiumVector:
         else:
             led_to = observation = self._seen(raw).copy()
             if ended.any():
-                raw, _ = self._envs.reset(options={"reset_mask": ended})
+                with self._blamed():
+                    raw, _ = self._envs.reset(options={"reset_mask": ended})
                 observation = self._seen(raw)
-        reward = np.asarray(reward, dtype=np.float32)
-        return HostStep(observation, reward, terminated, truncated, led_to)
+        paid = self._checked_reward(reward)
+        observation, led_to = self._checked(observation), self._checked(led_to)
+        return HostStep(observation, paid, terminated, truncated, led_to)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Says of an error that it is the environment's."""
+        try:
+            yield
+        except Exception as error:
+            name = type(error).__name__
+            raise ValueError(
+                f"the environment raised at step {self._time}: {name}: {error}"
+            ) from error
+
+    def _checked(self, observation: np.ndarray) -> np.ndarray:
+        if not np.isfinite(observation).all():
+            flat = observation.reshape(self.n, -1)
+            copy, place = np.argwhere(~np.isfinite(flat))[0]
+            entry = place if self._kept is None else self._kept[place]
+            what = f"{flat[copy, place]} in entry {entry} of the observation"
+            raise self._not_finite(what, copy)
+        return observation
+
+    def _checked_reward(self, reward: Any) -> Float[np.ndarray, "N"]:
+        with np.errstate(over="ignore"):
+            paid = np.asarray(reward, dtype=np.float32)
+        if not np.isfinite(paid).all():
+            copy = np.flatnonzero(~np.isfinite(paid))[0]
+            raise self._not_finite(f"a reward of {reward[copy]}", copy)
+        return paid
+
+    def _not_finite(self, what: str, copy: int) -> ValueError:
+        return ValueError(
+            f"the environment gave {what} at step {self._time} (copy {copy} of {self.n}): numbers "
+            "must be finite in 32 bits; correct the environment, or wrap it"
+        )
 
     def _seen(self, raw: Any) -> np.ndarray:
-        observation = observations_from_gymnasium(self._space, raw)
+        return self._shown(observations_from_gymnasium(self._space, raw))
+
+    def _shown(self, observation: np.ndarray) -> np.ndarray:
+        """Without the entries that are hidden."""
         if self._kept is None:
             return observation
         return _flat(self._inner_space, observation)[:, self._kept]
@@ -164,6 +219,10 @@ class WithPrevious:
 
     def outside(self, actions: Any) -> np.ndarray:
         return self._env.outside(actions)
+
+    def inside(self, observation: Any) -> np.ndarray:
+        """The flat vector itself: who acts outside appends what was done and paid."""
+        return np.asarray(observation)
 
     def close(self) -> None:
         self._env.close()

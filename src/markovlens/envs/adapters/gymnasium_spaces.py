@@ -1,5 +1,6 @@
 """Spaces and their values, between Gymnasium and here."""
 
+import contextlib
 from typing import Any
 
 import gymnasium
@@ -8,7 +9,7 @@ from gymnasium.spaces import Box as GymnasiumBox
 from gymnasium.spaces import Discrete as GymnasiumDiscrete
 from gymnasium.spaces import MultiBinary
 
-from markovlens.envs.spaces import Binary, Box, Discrete, Space
+from markovlens.envs.spaces import Binary, Box, Discrete, Space, is_whole
 
 
 def to_gymnasium(space: Space) -> gymnasium.Space:
@@ -30,6 +31,8 @@ def value_to_gymnasium(space: Space, values: Any) -> Any:
 
 def observation_space_from_gymnasium(space: gymnasium.Space) -> Space:
     """Numbers and bits as they are; whatever else Gymnasium can flatten, flattened."""
+    if space.is_np_flattenable and gymnasium.spaces.flatdim(space) == 0:
+        raise ValueError(f"observations in {space} are empty: there is nothing to see")
     if isinstance(space, GymnasiumDiscrete):
         return Discrete(int(space.n))
     if isinstance(space, MultiBinary):
@@ -49,11 +52,36 @@ def observations_from_gymnasium(space: gymnasium.Space, batch: Any) -> np.ndarra
     if isinstance(space, GymnasiumDiscrete):
         return (np.asarray(batch) - space.start).astype(np.int32)
     if isinstance(space, GymnasiumBox):
-        return np.asarray(batch, dtype=np.float32)
+        return _float32(batch)
     if isinstance(space, MultiBinary):
-        return np.asarray(batch, dtype=np.float32).reshape(len(batch), -1)
-    flat = [gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)]
-    return np.stack(flat).astype(np.float32)
+        return _float32(batch).reshape(len(batch), -1)
+    return _float32([gymnasium.spaces.flatten(space, one) for one in _rows(space, batch)])
+
+
+def observation_from_gymnasium(space: gymnasium.Space, observation: Any) -> np.ndarray:
+    """One observation as an environment gives it, checked; else as in a batch."""
+    if isinstance(space, GymnasiumDiscrete):
+        first = int(space.start)
+        last = first + int(space.n) - 1
+        if not (is_whole(observation) and first <= int(observation) <= last):
+            raise ValueError(
+                f"the environment gives whole numbers from {first} to {last}: got {observation!r}"
+            )
+    if space.shape is not None and np.shape(observation) != space.shape:
+        raise ValueError(
+            f"expected one observation of {space}, of shape {list(space.shape)}, as the "
+            f"environment gives it: got shape {list(np.shape(observation))}"
+        )
+    if isinstance(space, GymnasiumDiscrete | GymnasiumBox | MultiBinary):
+        return observations_from_gymnasium(space, np.asarray(observation)[None])[0]
+    flat: Any = None
+    with contextlib.suppress(KeyError, IndexError, TypeError, ValueError):
+        flat = gymnasium.spaces.flatten(space, observation)
+    if np.shape(flat) != gymnasium.spaces.flatten_space(space).shape:
+        raise ValueError(
+            f"expected one observation of {space}, as the environment gives it: got {observation!r}"
+        )
+    return _float32(flat)
 
 
 def action_space_from_gymnasium(space: gymnasium.Space) -> Space:
@@ -71,6 +99,12 @@ def actions_to_gymnasium(space: gymnasium.Space, actions: Any) -> np.ndarray:
         return actions.astype(np.int64) + space.start
     assert isinstance(space, GymnasiumBox)
     return np.clip(actions, space.low, space.high).astype(space.dtype)
+
+
+def _float32(values: Any) -> np.ndarray:
+    """What is too large becomes infinite, for the caller to refuse."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float32)
 
 
 def _rows(space: gymnasium.Space, batch: Any) -> Any:
