@@ -83,6 +83,13 @@ def test_what_keeps_the_contract_passes():
         check_env(make(name))
 
 
+def test_rounding_is_no_breach():
+    check_env(shows(jnp.array([-1e-7, 1.0 + 1e-6]), Box((2,), 0.0, 1.0)))
+    check_env(shows(jnp.array([1e30]), Box((1,))))
+    with pytest.raises(ValueError, match=r"got values from 0 to 1\.001"):
+        check_env(shows(jnp.array([0.0, 1.001]), Box((2,), 0.0, 1.0)))
+
+
 def test_plain_numbers_are_numbers():
     """As they are to the programs that train on them."""
     env = says(

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from markovlens.envs.env import Env, Step, Wrapper, innermost
-from markovlens.envs.spaces import Binary, Discrete, Space
+from markovlens.envs.spaces import Binary, Box, Discrete, Space
 
 EPISODES, STEPS = 4, 32  # of random play
+ROUNDING = 1e-5
 
 
 def check_env(env: Env) -> None:
@@ -220,7 +221,15 @@ def _check_step(env: Env, time: int, allowed: Array | None, step: Step) -> None:
 
 
 def _check_seen(env: Env, method: str, observation: Array) -> None:
-    value = np.asarray(observation)
-    if not np.isfinite(value).all() or not env.observation_space.contains(observation):
+    value, space = np.asarray(observation), _but_for_rounding(env.observation_space)
+    if not np.isfinite(value).all() or not space.contains(observation):
         got = f"values from {value.min():g} to {value.max():g}" if value.ndim else str(value)
         _refuse(env, method, f"finite observations in {env.observation_space}", got)
+
+
+def _but_for_rounding(space: Space) -> Space:
+    """The space, and what arithmetic in 32 bits makes of values at its bounds."""
+    if not isinstance(space, Box):
+        return space
+    low, high = (ROUNDING * max(1.0, abs(bound)) for bound in (space.low, space.high))
+    return Box(space.shape, space.low - low, space.high + high)
