@@ -8,7 +8,7 @@ import markovlens
 ROOT = Path(markovlens.__file__).parent
 # Lowest first. A module may import from its own layer and from those before it.
 LAYERS = [
-    ["precision", "files", "names", "progress", "cores"],
+    ["precision", "files", "names", "options", "progress", "cores"],
     ["pomdp"],
     ["values"],
     ["memory"],

@@ -202,6 +202,36 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
         PPOConfig(latent=4.5)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train("tmaze-5"), r"got 'tmaze-5': write PPOConfig\(env='tmaze-5'\)"),
+        (lambda: train_together([({"env": "tmaze-5"}, 0)]), r"must be a PPOConfig, got \{'env'"),
+        (lambda: train(SMALL, seeds=3), r"like \[0, 1, 2\] or range\(3\), got 3"),
+        (lambda: train(SMALL, seeds="0..3"), r"must be a list of whole numbers.*got '0\.\.3'"),
+        (lambda: train(SMALL, seeds=[0, 0.5]), r"from 0 to 4294967295, got 0\.5"),
+        (lambda: train(SMALL, seed=-1), "from 0 to 4294967295, got -1"),
+        (lambda: train(SMALL, seed=1.5), r"got 1\.5"),
+        (lambda: train(SMALL, seed=2**32), "from 0 to 4294967295, got 4294967296"),
+        (lambda: train_together([(SMALL, -1)]), "got -1"),
+        (lambda: evaluate("runs/x"), r"must be a Run, .* got 'runs/x': .* load_run"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_seeds_of_numpy_are_seeds(finished, tmp_path):
+    run, _ = finished
+    again = train(SMALL, seeds=np.arange(2), out=tmp_path / "run")
+    same_networks(run, again)
+    assert [spec.seed for spec in load_run(tmp_path / "run").specs] == [0, 1]
+    with pytest.raises(ValueError, match=r"a seed must be .*, got 1\.5"):
+        evaluate(run, 1, seed=1.5)
+
+
 def test_only_runs_that_are_there(finished):
     run, _ = finished
     for ask in (run.env, run.network, lambda index: evaluate(run, 1, index=index)):

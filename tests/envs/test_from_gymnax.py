@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from markovlens.envs.adapters.from_gymnax import from_gymnax
+from markovlens.envs.check import check_env
 from markovlens.envs.spaces import Box, Discrete
 from markovlens.envs.vector import unroll, vector_reset
 
@@ -38,6 +39,11 @@ def test_rolls_out_in_its_spaces(name):
     assert jax.vmap(env.observation_space.contains)(flat).all()
     assert jnp.isfinite(rollout.reward).all()
     assert not (rollout.terminated & rollout.truncated).any()
+
+
+@pytest.mark.parametrize("name", [*KINDS, "MemoryChain-bsuite", "GaussianBandit-misc"])
+def test_keeps_the_contract(name):
+    check_env(from_gymnax(*gymnax.make(name)))
 
 
 def test_agrees_with_gymnax_step_by_step():

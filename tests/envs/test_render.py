@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from markovlens.agents.host import own_name
 from markovlens.envs.pocman import PocMan
 from markovlens.envs.registry import make
 from markovlens.envs.render.artist import PlainArtist
@@ -19,12 +20,15 @@ from markovlens.envs.render.episode import RandomPolicy, play
 from markovlens.envs.render.movies import write_movie
 from markovlens.envs.render.pocman import CELL, GHOSTS, PocManArtist
 from markovlens.envs.render.stage import Stage, artist_for
+from markovlens.envs.tabular import Tabular
 from markovlens.envs.wrappers import (
     FullyObserved,
     MaskObservation,
     PreviousAction,
     PreviousReward,
 )
+from markovlens.pomdp.library import load
+from markovlens.pomdp.model import Pomdp
 
 NAMES = ["pocman", "battleship-10", "rocksample-11-11", "rocksample-15-15", "tmaze-5", "tiger"]
 
@@ -129,6 +133,48 @@ def test_rocksample_words():
     assert artist.words(observation) == "row 4, column 7, rocks that read good: 2 10"
     assert artist.action_name(4) == "sample"
     assert artist.action_name(7) == "check rock 2"
+
+
+def test_a_pomdp_goes_by_its_own_names():
+    env = make("tiger")
+    state, _ = env.reset(jax.random.key(0))
+    state, step = env.step(jax.random.key(0), state, 0)
+    stage = Stage(env, "tiger")
+    stage.begin(step.observation)
+    stage.follow(0, step)
+    status, drawn, seen = stage.text(state).splitlines()
+    assert "  action listen  " in status
+    assert re.fullmatch("state tiger-(left|right)-heard, one of 5", drawn)
+    assert re.fullmatch("sees: hear-(left|right)", seen)
+
+
+def test_long_names_stay_where_they_belong():
+    """Beside the longest of names, all that does not show them is as it was."""
+    tiger = load("tiger")
+    sizes = {"states": 5, "actions": 3, "observations": 4}
+    pictures = []
+    for length in (1, 400):
+        names = {kind: [f"{'M' * length}{i}" for i in range(n)] for kind, n in sizes.items()}
+        env = Tabular(Pomdp(tiger.T, tiger.R, tiger.Phi, tiger.p0, tiger.gamma, **names))
+        state, _ = env.reset(jax.random.key(0))
+        state, step = env.step(jax.random.key(0), state, 0)
+        stage = Stage(env, "tiger")
+        stage.follow(0, step)
+        pictures.append(stage.picture(state))
+    differs = (pictures[0] != pictures[1]).any(axis=-1)
+    panel = 18 + 420 + 18
+    assert not differs[:, panel - 40 : panel].any()  # nothing runs over from the ring
+    assert not differs[:, panel : panel + 50][280:].any()  # nor into the labels of the status
+    assert not differs[:, panel + 236 :].any()
+    assert differs[:, panel : panel + 236][280:].any()
+
+
+def test_names_of_actions_and_states_do_not_make_another_environment():
+    tiger = load("tiger")
+    plain = Pomdp(
+        tiger.T, tiger.R, tiger.Phi, tiger.p0, tiger.gamma, observations=tiger.observations
+    )
+    assert own_name(Tabular(plain)) == own_name(Tabular(tiger))
 
 
 def test_a_previous_action_in_the_observation_changes_nothing_shown():

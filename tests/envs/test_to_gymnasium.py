@@ -11,7 +11,10 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from markovlens.envs.adapters.registration import IDS, register
+from markovlens.envs.adapters.to_gymnasium import GymnasiumEnv, GymnasiumVectorEnv
+from markovlens.envs.env import TimeLimit
 from markovlens.envs.registry import names
+from markovlens.envs.tmaze import TMaze
 from markovlens.pomdp import library
 from markovlens.pomdp.cassandra import write_pomdp
 
@@ -44,6 +47,28 @@ def test_any_size_by_name():
     env = gymnasium.make("markovlens/Env-v0", name="rocksample-5-3", seed=7)
     assert env.action_space.n == 8
     assert env.observation_space.n == 13
+
+
+def test_an_environment_of_ones_own():
+    own = TimeLimit(TMaze(2), 9)
+    env = gymnasium.make("markovlens/Env-v0", name=own, render_mode="rgb_array")
+    check_env(env.unwrapped)
+    env.reset(seed=0)
+    ends = [env.step(1)[2:4] for _ in range(9)]
+    assert ends == [(False, False)] * 8 + [(False, True)]
+    assert env.render().shape[2] == 3
+    envs = gymnasium.make_vec("markovlens/Env-v0", num_envs=3, name=own)
+    envs.reset(seed=0)
+    cut = [envs.step(np.ones(3, dtype=int))[3].all() for _ in range(9)]
+    assert cut == [False] * 8 + [True]
+
+
+def test_an_environment_of_ones_own_is_as_it_was_made():
+    for make in (GymnasiumEnv, lambda env, seed=0: GymnasiumVectorEnv(2, env, seed)):
+        with pytest.raises(ValueError, match="seed 3 is for an environment by name"):
+            make(TMaze(2), seed=3)
+        with pytest.raises(ValueError, match=r"must be an Env .* got the class TMaze"):
+            make(TMaze)
 
 
 def rollout(env, seed, steps):

@@ -13,6 +13,7 @@ from markovlens.agents.interval import Estimate, mean_interval
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import collect
 from markovlens.agents.run import Run
+from markovlens.agents.seeds import check_seed
 from markovlens.envs.env import Env
 from markovlens.envs.statistics import Episodes, EpisodeStatistics
 from markovlens.envs.vector import VectorState, vector_reset
@@ -32,9 +33,14 @@ def evaluate(
 
     >>> estimate(evaluate(load_run("runs/tmaze"), episodes=100)["return"])  # doctest: +SKIP
     """
+    if not isinstance(run, Run):
+        raise ValueError(
+            f"run must be a Run, as train and load_run give it, got {run!r}: a folder is opened by "
+            "load_run(folder)"
+        )
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
-    which = range(len(run)) if index is None else [index]
+    which, seed = range(len(run)) if index is None else [index], check_seed(seed)
     tables = []
     for i in which:
         spec, key = run.spec(i), jax.random.fold_in(jax.random.key(seed), i)

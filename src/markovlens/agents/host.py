@@ -41,6 +41,7 @@ from markovlens.agents.program import (
     stack_trees,
 )
 from markovlens.agents.rollout import Rollout
+from markovlens.envs.check import check_env, check_is_env
 from markovlens.envs.env import Env
 from markovlens.envs.registry import GYMNASIUM_GAMMA, is_gymnasium_id
 from markovlens.envs.spaces import Space
@@ -66,6 +67,8 @@ def program_for(specs: Sequence[RunSpec], env: Env | None) -> "Program | HostPro
     if _is_outside(specs[0].config, env):
         return HostProgram(specs)
     _check_own(specs[0].config, env)
+    if env is not None:
+        check_env(env)
     return Program(specs, env)
 
 
@@ -90,6 +93,8 @@ def problem(config: PPOConfig, seed: int, env: Env | None) -> "Env | HostVectorE
 
 def own_gamma(config: PPOConfig, env: Env | None) -> float:
     """The environment's own discount."""
+    if env is not None:
+        return env.gamma
     return GYMNASIUM_GAMMA if _is_outside(config, env) else problem(config, 0, env).gamma
 
 
@@ -120,6 +125,7 @@ def _check_own(config: PPOConfig, env: Env | None) -> None:
 
 def own_name(env: Env) -> str:
     """What a config calls an environment that it was given: its class, a mark of its contents."""
+    check_is_env(env)
     arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(eqx.filter(env, eqx.is_array))]
     text = re.sub("0x[0-9a-f]+", "", repr(env))  # where something is in memory says nothing
     mark = hashlib.sha256(b"".join([text.encode(), *arrays])).hexdigest()[:8]

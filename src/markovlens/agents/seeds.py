@@ -1,6 +1,12 @@
 """Seeds as people write them."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+END = 2**32  # JAX makes the same key of a seed beyond and of what is left of it
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -21,3 +27,27 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"the same seed twice in {text!r}")
     return tuple(seeds)
+
+
+def check_seed(seed: Any) -> int:
+    """The seed as a plain number, or an error.
+
+    >>> check_seed(3)
+    3
+    """
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < END:
+        raise ValueError(f"a seed must be a whole number from 0 to {END - 1}, got {seed!r}")
+    return int(seed)
+
+
+def check_seeds(seeds: Any) -> list[int]:
+    """Several seeds as plain numbers, or an error.
+
+    >>> check_seeds(range(2))
+    [0, 1]
+    """
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        raise ValueError(
+            f"seeds must be a list of whole numbers, like [0, 1, 2] or range(3), got {seeds!r}"
+        )
+    return [check_seed(seed) for seed in seeds]

@@ -20,6 +20,7 @@ from markovlens.agents.host import HostProgram, closing, own_gamma, own_name, pr
 from markovlens.agents.metrics import Row, empty_tally, rows_of, table_of
 from markovlens.agents.program import Program
 from markovlens.agents.run import Run
+from markovlens.agents.seeds import check_seed, check_seeds
 from markovlens.envs.env import Env
 from markovlens.progress import Advance, silent
 
@@ -56,7 +57,7 @@ def train(
     >>> run.metrics["return"].tail(1).item()  # doctest: +SKIP
     3.9
     """
-    chosen = [seed] if seeds is None else list(seeds)
+    chosen = [check_seed(seed)] if seeds is None else check_seeds(seeds)
     return train_together(
         [(config, s) for s in chosen],
         env=env,
@@ -80,7 +81,7 @@ def train_together(
     (`HYPERPARAMETERS`) and seeds only. Otherwise like `train`."""
     if not runs:
         raise ValueError("no runs to train: give at least one seed")
-    specs = [RunSpec(complete(config, env), seed) for config, seed in runs]
+    specs = [RunSpec(complete(config, env), check_seed(seed)) for config, seed in runs]
     if len(set(specs)) < len(specs):
         raise ValueError("the same config and seed is asked for twice")
     folder = None if out is None else RunFolder(out)
@@ -97,6 +98,9 @@ def train_together(
 
 def complete(config: PPOConfig, env: Env | None = None) -> PPOConfig:
     """The config with nothing left open."""
+    if not isinstance(config, PPOConfig):
+        example = f"PPOConfig(env={config!r})" if isinstance(config, str) else "PPOConfig(env=...)"
+        raise ValueError(f"config must be a PPOConfig, got {config!r}: write {example}")
     config = config.resolve()
     if env is not None:
         config = replace(config, env=own_name(env))

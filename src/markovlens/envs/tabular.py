@@ -25,6 +25,9 @@ class Tabular(Env[Int[Array, ""], Float[Array, "2"]]):
     terminal: Bool[Array, "S"]
     discount: float = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
+    # For pictures only: what a run was trained on is told by its repr, and does not depend on them.
+    action_names: tuple[str, ...] = eqx.field(static=True, repr=False)
+    state_names: tuple[str, ...] = eqx.field(static=True, repr=False)
 
     def __init__(self, pomdp: Pomdp):
         self.transition_cdf = _cdf(pomdp.T)
@@ -34,6 +37,8 @@ class Tabular(Env[Int[Array, ""], Float[Array, "2"]]):
         self.terminal = pomdp.terminal
         self.discount = float(pomdp.gamma)
         self.names = pomdp.observations
+        self.action_names = pomdp.actions
+        self.state_names = pomdp.states
 
     @property
     def gamma(self) -> float:

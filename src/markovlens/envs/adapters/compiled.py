@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray
 
+from markovlens.envs.check import check_env
 from markovlens.envs.env import Env, Step, TimeLimit
 from markovlens.envs.registry import make
 
@@ -68,12 +69,20 @@ class Compiled:
         return self.env.action_mask(state) if self.env.masks_actions else None
 
 
-def compiled(name: str, seed: int) -> Compiled:
-    """The environment by name, or by file, shared by all who ask for the same.
+def compiled(name: str | Env, seed: int) -> Compiled:
+    """The environment by name, or by file, shared by all who ask for the same; or one's own.
 
     Battleship ends by itself only for players who keep to the mask. Not all do, so here it is cut
     off after as many shots as there are cells.
     """
+    if not isinstance(name, str):
+        if seed:
+            raise ValueError(
+                f"seed {seed} is for an environment by name, whose fixed parts it draws: leave it "
+                "out for one that is made already"
+            )
+        check_env(name)
+        return Compiled(name)
     file = Path(name)
     return _compiled(name, seed, file.stat().st_mtime_ns if file.is_file() else None)
 

@@ -30,7 +30,9 @@ class GymnaxEnv(Env[Any, PRNGKeyArray]):
 
     @property
     def observation_space(self) -> Space:
-        return self.seen
+        """Without gymnax's bounds, which not all its environments keep: MemoryChain names 0 and 2,
+        and shows -1."""
+        return Box(self.seen.shape) if isinstance(self.seen, Box) else self.seen
 
     @property
     def action_space(self) -> Space:

@@ -35,7 +35,8 @@ _FOLDER = "markovlens.envs.adapters.to_gymnasium"
 
 
 def register() -> None:
-    """Register every environment of `IDS`, and `markovlens/Env-v0` for any name `make` knows.
+    """Register every environment of `IDS`, and `markovlens/Env-v0` for any name `make` knows and
+    for any `Env`.
 
     >>> import gymnasium
     >>> register()

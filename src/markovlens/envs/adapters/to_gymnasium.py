@@ -12,17 +12,18 @@ from jaxtyping import Array, Bool
 
 from markovlens.envs.adapters.compiled import compiled
 from markovlens.envs.adapters.gymnasium_spaces import to_gymnasium, value_to_gymnasium
+from markovlens.envs.env import Env, innermost
 from markovlens.envs.render.stage import Stage
 
 FRAMES_PER_SECOND = 8
 
 
 class GymnasiumEnv(gymnasium.Env[Any, Any]):
-    """An environment by name, stepped one at a time.
+    """An environment by name, or of one's own, stepped one at a time.
 
     With actions that can be forbidden, `action_masks()` and `info["action_mask"]` say which are
-    allowed. `seed` draws what is fixed for the life of the environment (RockSample's rock map);
-    the seed given to `reset` draws everything else.
+    allowed. `seed` draws what is fixed for the life of an environment by name (RockSample's rock
+    map); the seed given to `reset` draws everything else.
 
     >>> import gymnasium, markovlens
     >>> env = gymnasium.make("markovlens/PocMan-v0", render_mode="rgb_array")
@@ -31,14 +32,14 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012
 
-    def __init__(self, name: str, seed: int = 0, render_mode: str | None = None):
+    def __init__(self, name: str | Env, seed: int = 0, render_mode: str | None = None):
         self._run = compiled(name, seed)
         self.env = self._run.env
         self.gamma = self.env.gamma
         self.render_mode = render_mode
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
-        self._stage = Stage(self.env, name)
+        self._stage = Stage(self.env, _title(name))
         self._key = jax.random.key(0)
         self._state: Any = None
 
@@ -83,7 +84,8 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
 
 
 class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """Many copies of an environment by name, stepped together by one compiled function.
+    """Many copies of an environment, by name or of one's own, stepped together by one compiled
+    function.
 
     Copies that end are restarted within the same step (`AutoresetMode.SAME_STEP`); what their last
     action led to is then in `info["final_obs"][i]`.
@@ -98,7 +100,9 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
 
-    def __init__(self, num_envs: int, name: str, seed: int = 0, render_mode: str | None = None):
+    def __init__(
+        self, num_envs: int, name: str | Env, seed: int = 0, render_mode: str | None = None
+    ):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode {render_mode!r}: many at once can only be rgb_array")
         self._run = compiled(name, seed)
@@ -110,7 +114,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         watched = num_envs if render_mode else 0
-        self._stages = [Stage(self.env, name) for _ in range(watched)]
+        self._stages = [Stage(self.env, _title(name)) for _ in range(watched)]
         self._key = jax.random.key(0)
         self._states: Any = None
 
@@ -182,6 +186,10 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             state = jax.tree.map(lambda leaf, i=i: leaf[i], self._states)
             pictures.append(stage.picture(state))
         return tuple(pictures)
+
+
+def _title(name: str | Env) -> str:
+    return name if isinstance(name, str) else type(innermost(name)).__name__
 
 
 def _checked(space: gymnasium.Space[Any], action: Any) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Smooth drawing with Pillow: everything is drawn larger and shrunk at the end."""
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 OVERSAMPLING = 3
+SMALLEST = 9  # size of text that can be read
 
 Colour = str | tuple[int, int, int] | tuple[int, int, int, int]
 Point = tuple[float, float]
@@ -62,9 +64,20 @@ class Canvas:
         self._draw.polygon(self._scale(points), fill)
 
     def text(
-        self, place: Point, text: str, colour: Colour, size: float = 14, anchor: str = "lm"
+        self,
+        place: Point,
+        text: str,
+        colour: Colour,
+        size: float = 14,
+        anchor: str = "lm",
+        width: float = math.inf,
     ) -> None:
-        """`anchor`: l, m or r for where `place` is along the text, then m for its middle."""
+        """`anchor`: l, m or r for where `place` is along the text, then m for its middle. What is
+        wider than `width` is drawn smaller, and if that is too small to read, cut."""
+        while size > SMALLEST and text_width(text, size) > width:
+            size -= 1
+        while len(text) > 1 and text_width(text, size) > width:
+            text = text[:-2] + "…"
         font = _font(round(size * OVERSAMPLING))
         self._draw.text(self._scale([place])[0], text, colour, font, anchor=anchor)
 
@@ -87,6 +100,11 @@ class Canvas:
     def _around(self, centre: Point, radius: float) -> list[Point]:
         x, y = centre
         return self._scale([(x - radius, y - radius), (x + radius, y + radius)])
+
+
+def text_width(text: str, size: float) -> float:
+    """In pixels."""
+    return _font(round(size * OVERSAMPLING)).getlength(text) / OVERSAMPLING
 
 
 def _line(line: dict[str, Any]) -> dict[str, Any]:

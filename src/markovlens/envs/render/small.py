@@ -3,7 +3,7 @@
 import numpy as np
 
 from markovlens.envs.render.artist import FAINT, INK, LIT, PANEL_WIDTH, UNLIT, Artist
-from markovlens.envs.render.canvas import Canvas, Point
+from markovlens.envs.render.canvas import SMALLEST, Canvas, Point, text_width
 from markovlens.envs.tabular import Tabular
 from markovlens.envs.tmaze import TMaze, TMazeState
 
@@ -39,9 +39,8 @@ class TMazeArtist(Artist):
         return (position + 0.5) * self._pitch, self.height / 2 + arm * self._side
 
     def _square(self, canvas: Canvas, centre: Point, colour: str) -> None:
-        width = min(self._pitch, self._side)
         corner = (centre[0] - self._pitch / 2 + 0.5, centre[1] - self._side / 2 + 0.5)
-        size = (max(self._pitch, width) - 1, self._side - 1)
+        size = (self._pitch - 1, self._side - 1)
         canvas.rectangle(corner, size, colour, radius=min(3, self._pitch / 4))
 
     def senses(self, canvas: Canvas, observation: np.ndarray) -> None:
@@ -67,37 +66,48 @@ class TMazeArtist(Artist):
         return ACTIONS[action]
 
 
+RING = 175.0  # its radius
+
+
 class TabularArtist(Artist):
-    """States on a ring, the present one lit."""
+    """States on a ring, the present one lit; by number where their names are too long for it."""
 
     width, height = 420, 420
 
     def __init__(self, env: Tabular):
         self._env = env
         self._n = env.full_observation_space.n
+        self._size = min(24.0, np.pi * RING / self._n * 0.85)
+        self._within = 1.7 * self._size
+        widest = max(text_width(name, SMALLEST) for name in env.state_names)
+        numbers = tuple(str(s) for s in range(self._n))
+        self._labels = env.state_names if widest <= self._within else numbers
 
     def draw(self, canvas: Canvas, state: np.ndarray, action: int | None) -> None:
-        radius, centre = 175.0, (self.width / 2, self.height / 2)
-        size = min(24.0, np.pi * radius / self._n * 0.85)
+        size, centre = self._size, (self.width / 2, self.height / 2)
         for s in range(self._n):
             angle = 2 * np.pi * s / self._n - np.pi / 2
-            place = (centre[0] + radius * np.cos(angle), centre[1] + radius * np.sin(angle))
+            place = (centre[0] + RING * np.cos(angle), centre[1] + RING * np.sin(angle))
             here = s == int(state)
             canvas.circle(place, size, LIT if here else UNLIT, outline=FAINT, width=1)
             if size > 7:
-                canvas.text(place, str(s), "#14161d" if here else INK, size * 0.8, "mm")
-        canvas.text(centre, f"state {int(state)}", INK, 26, "mm")
+                colour = "#14161d" if here else INK
+                canvas.text(place, self._labels[s], colour, size * 0.8, "mm", width=self._within)
+        across = 2 * (RING - size) - 20
+        canvas.text(centre, self._env.state_names[int(state)], INK, 26, "mm", width=across)
+        below = centre[0], centre[1] + 32
+        canvas.text(below, f"state {int(state)}, one of {self._n}", FAINT, 14, "mm")
 
     def senses(self, canvas: Canvas, observation: np.ndarray) -> None:
-        canvas.text((PANEL_WIDTH / 2, 80), str(int(observation)), LIT, 64, "mm")
-        n = self._env.observation_space.n
-        canvas.text((PANEL_WIDTH / 2, 145), f"observation, one of {n}", FAINT, 14, "mm")
+        middle, n = PANEL_WIDTH / 2, self._env.observation_space.n
+        canvas.text((middle, 80), self.words(observation), LIT, 40, "mm", width=PANEL_WIDTH)
+        canvas.text((middle, 145), f"observation, one of {n}", FAINT, 14, "mm")
 
     def text(self, state: np.ndarray, action: int | None) -> list[str]:
-        return [f"state {int(state)} of {self._n}"]
+        return [f"state {self._env.state_names[int(state)]}, one of {self._n}"]
 
     def words(self, observation: np.ndarray) -> str:
-        return f"observation {int(observation)}"
+        return self._env.observation_names[int(observation)]
 
     def action_name(self, action: int) -> str:
-        return f"action {action}"
+        return self._env.action_names[action]

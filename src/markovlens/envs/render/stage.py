@@ -89,7 +89,7 @@ class Stage:
         canvas.line([(0, 0), (PANEL_WIDTH, 0)], "#2b2f3b", 1)
         for i, (label, value) in enumerate(self._status().items()):
             canvas.text((0, 20 + 24 * i), label, FAINT, 14)
-            canvas.text((PANEL_WIDTH, 20 + 24 * i), value, INK, 15, "rm")
+            canvas.text((PANEL_WIDTH, 20 + 24 * i), value, INK, 15, "rm", width=PANEL_WIDTH - 60)
 
     def _status(self) -> dict[str, str]:
         action = "–" if self._action is None else self._artist.action_name(self._action)
