@@ -13,6 +13,7 @@ import pytest
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.training import train, train_together
+from markovlens.experiments.config import STAGES
 from markovlens.experiments.report import page_data, render, write_report
 from markovlens.experiments.results import Results
 from markovlens.experiments.sources import gather
@@ -138,9 +139,20 @@ def test_before_a_report_the_sweeps_best_setting_is_shown(tmp_path):
         for seed in (0, 1)
     ]
     write_parquet(tmp_path / "swept.parquet", pl.concat(swept))
-    shown = Results(tmp_path / "swept.parquet").reported
-    assert shown["options"].unique().to_list() == ['{"beta": 0.5}']
-    assert sorted(shown["seed"].unique()) == [0, 1]
+    results = Results(tmp_path / "swept.parquet")
+    assert results.reported["options"].unique().to_list() == ['{"beta": 0.5}']
+    assert sorted(results.reported["seed"].unique()) == [0, 1]
+    assert results.shows == "sweep"
+    said = "Tiger: the sweep's best settings on the seeds that chose them, not on fresh ones."
+    assert said in page_data(results.reported)["summary"]
+
+
+def test_nothing_is_said_of_the_sweep_once_there_is_a_report(tmp_path):
+    both = [rows("tiger", "ld", seed, [1.0], stage) for seed, stage in enumerate(STAGES)]
+    write_parquet(tmp_path / "both.parquet", pl.concat(both))
+    results = Results(tmp_path / "both.parquet")
+    assert results.shows == "report"
+    assert page_data(results.reported)["summary"] == ["1 run on 1 task."]
 
 
 def test_a_run_folder_says_which_of_its_runs_diverged(tmp_path):

@@ -311,6 +311,25 @@ grid.learning_rate = [0.5]
     assert sorted(shown["seed"].unique()) == [11, 12]
 
 
+def test_what_once_chose_and_now_judges_is_a_report(tmp_path):
+    file = tmp_path / "e.toml"
+    text = """
+title = "x"
+[seeds]
+sweep = [0, 1]
+[tasks.tmaze-1]
+steps = 2048
+[agents.ld]
+grid.learning_rate = [0.01]
+"""
+    file.write_text(text)
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    assert Results(tmp_path / "r").shows == "sweep"
+    file.write_text(text.replace("sweep = [0, 1]", "sweep = [0]\nreport = [1]"))
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    assert Results(tmp_path / "r").shows == "report"
+
+
 def trained_at_once(results, units, progress):
     for unit in units:
         if not unit.done:

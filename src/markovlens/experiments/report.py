@@ -22,7 +22,7 @@ from markovlens.experiments.labels import agent_colours, agent_label, in_order, 
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
 from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
-from markovlens.experiments.tables import Row, table_comparison
+from markovlens.experiments.tables import CHOSEN_BY_THE_SAME, Row, table_comparison
 from markovlens.files import fill, write_text
 from markovlens.progress import Advance, silent
 
@@ -167,6 +167,10 @@ def _plain(values: Any) -> Any:
 def _summary(curves: pl.DataFrame) -> list[str]:
     n_runs, n_tasks = _n_runs(curves), curves["task"].n_unique()
     lines = [f"{n_runs} run{'s' * (n_runs > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}."]
+    swept = sorted(curves.filter(stage="sweep")["task"].unique())
+    if swept:
+        tasks = ", ".join(task_label(task) for task in swept)
+        lines.append(f"{tasks}: {CHOSEN_BY_THE_SAME}.")
     for row in table_comparison(curves):
         if row["difference"] is None:  # every run of one of them diverged
             continue

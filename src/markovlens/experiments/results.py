@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from markovlens.experiments.config import Agent, Experiment, Setting, Task, read_experiment
+from markovlens.experiments.config import Agent, Experiment, Setting, Stage, Task, read_experiment
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
@@ -81,15 +81,22 @@ class Results:
         """The runs to show: those with report seeds, or the sweep's best while there are none.
 
         Of a folder with an experiment, what that reports as it stands now. Elsewhere an agent that
-        was reported with several settings becomes several agents, named after them.
+        was reported with several settings becomes several agents, named after them. The column
+        `stage` says which of both they are, whatever they were once made for: see `shows`.
         """
         reported = self.curves.filter(pl.col("stage") == "report")
         if self.experiment is not None:
             current = self._reported_by(self.experiment)
             reported = current if current.height else reported
         if reported.height:
-            return told_apart(reported)
-        return _best_of_sweep(self.curves, self.experiment.score if self.experiment else "return")
+            return told_apart(reported).with_columns(stage=pl.lit("report"))
+        score = self.experiment.score if self.experiment else "return"
+        return _best_of_sweep(self.curves, score).with_columns(stage=pl.lit("sweep"))
+
+    @property
+    def shows(self) -> Stage:
+        """Whether `reported` is the report stage, or the best of the sweep by its own seeds."""
+        return "sweep" if "sweep" in self.reported["stage"] else "report"
 
     def _reported_by(self, experiment: Experiment) -> pl.DataFrame:
         """Without the settings and seeds that an earlier form of the experiment asked for."""

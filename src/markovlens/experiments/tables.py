@@ -23,6 +23,9 @@ from markovlens.experiments.stats import (
 
 Row = dict[str, Any]
 
+# What is to be said of scores before the report stage: see `Results.shows`.
+CHOSEN_BY_THE_SAME = "the sweep's best settings on the seeds that chose them, not on fresh ones"
+
 
 def table_hyperparameters(experiment: Experiment) -> list[Row]:
     """What each agent's sweep tries, and how many settings that makes."""
