@@ -24,6 +24,11 @@ grid.beta = [0.5]
     [
         ("title = 'x'\ntaks = 3", (), "unknown key 'taks'; did you mean 'tasks'?"),
         (GOOD.replace("[0.5]", "[]"), (), "the grid of agent 'ld' is empty"),
+        (
+            GOOD.replace("[tasks.tmaze-1]", "[tasks.'maze.POMDP']"),
+            (),
+            "mine.toml: task 'maze.POMDP', agent 'ld': ",
+        ),
         (GOOD.replace("grid.beta = [0.5]", ""), ("--stage", "sweep"), "there is nothing to sweep"),
         (GOOD, ("--scale", "tiny"), "unknown scale 'tiny'"),
         (GOOD, ("--tasks", "tmaze-2"), "unknown task 'tmaze-2'; did you mean 'tmaze-1'?"),
@@ -38,6 +43,7 @@ def test_bad_experiments(tmp_path, refused, text, options, message):
     file = tmp_path / "mine.toml"
     file.write_text(text)
     assert message in refused("sweep", str(file), "--out", str(tmp_path / "out"), *options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

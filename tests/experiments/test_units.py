@@ -137,7 +137,8 @@ def test_nothing_is_chosen_from_half_a_sweep(tmp_path):
     assert {run.stage for unit in outcome.units for run in unit.runs} == {"sweep"}
     misspelt = tmp_path / "misspelt.toml"
     misspelt.write_text(file.read_text().replace("tmaze-2", "tmzae-2"))
-    with pytest.raises(ValueError, match="unknown environment 'tmzae-2'"):
+    named = "misspelt.toml: task 'tmzae-2', agent 'ld': unknown environment 'tmzae-2'"
+    with pytest.raises(ValueError, match=named):
         sweep(misspelt, tmp_path / "out", executor=executor)
     kept = tmp_path / "out" / "experiment.toml"
     assert kept.read_text() == file.read_text()  # what is refused changes nothing
@@ -160,7 +161,8 @@ def test_every_agent_is_tried_on_its_environment_before_anything_is_trained(tmp_
     def executor(results, units, progress):
         raise AssertionError("something was trained")
 
-    with pytest.raises(ValueError, match="Gymnasium environments have no full_view"):
+    named = "mine.toml: task 'CartPole-v1', agent 'perfect': Gymnasium environments have no full_v"
+    with pytest.raises(ValueError, match=named):
         sweep(file, tmp_path / "out", executor=executor)
 
 

@@ -119,8 +119,6 @@ def plan(results: Path, runs: Iterable[Run], batch: int) -> list[Unit]:
     Runs go together if their settings have the same structure. Safe to call from several
     processes at once.
     """
-    if batch < 1:
-        raise ValueError(f"at least one run must train at a time, got {batch}")
     with claimed(results / "claims", "plan"):
         wanted = {run.key: run for run in runs}
         before = load_units(results)
