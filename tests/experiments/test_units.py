@@ -243,6 +243,9 @@ def test_results_of_another_version_are_refused_and_left_alone(tmp_path):
     write_parquet(file, pl.DataFrame({"task": ["x"]}))
     with pytest.raises(ValueError, match="no column 'stage'"):
         _ = Results(file).curves
+    file.write_text("garbage")
+    with pytest.raises(ValueError, match="cannot be read as parquet"):
+        _ = Results(file).curves
 
 
 def test_curves_weigh_returns_by_episodes():

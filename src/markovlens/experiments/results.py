@@ -246,7 +246,14 @@ def _order(item: tuple[tuple[object, ...], pl.DataFrame]) -> tuple[str, int]:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    table = pl.read_parquet(path)
+    try:
+        table = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{path} cannot be read as parquet ({reason}): put a copy back, or delete it and run "
+            "the sweep again"
+        ) from None
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise ValueError(
