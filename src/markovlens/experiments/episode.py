@@ -15,8 +15,12 @@ from markovlens.agents.networks import ActorCritic
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env, innermost
 from markovlens.envs.render import episode
-from markovlens.envs.render.stage import artist_for
+from markovlens.envs.render.artist import PANEL_HEIGHT, PANEL_WIDTH
+from markovlens.envs.render.stage import GAP, STATUS_HEIGHT, artist_for
 from markovlens.envs.spaces import Discrete
+
+# Width and height of the upper right corner of every picture, where `Stage` draws its panel.
+PANEL_SIZE = (GAP // 2 + PANEL_WIDTH + GAP, GAP + 30 + PANEL_HEIGHT + STATUS_HEIGHT)
 
 
 class Moment(NamedTuple):
@@ -34,6 +38,7 @@ class Episode(NamedTuple):
     """An episode, or the first part of a long one."""
 
     moments: list[Moment]
+    size: tuple[int, int]  # of the pictures, width and height
     actions: list[str]  # their names
     ended: bool
 
@@ -70,9 +75,12 @@ def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episo
     env = run.env(index)
     thinker = _Thinker(run.network(index), env)
     seen: list[tuple[bytes, str]] = []
+    size = (0, 0)
     for moment in episode.play(env, thinker, run.specs[index].config.env, seed, max_steps):
         words = moment.stage.caption().partition("sees: ")[2]
-        seen.append((_webp(moment.stage.picture(moment.state)), words))
+        pixels = moment.stage.picture(moment.state)
+        size = (pixels.shape[1], pixels.shape[0])
+        seen.append((_webp(pixels), words))
     names = []
     if isinstance(env.action_space, Discrete):
         artist = artist_for(innermost(env))
@@ -81,7 +89,7 @@ def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episo
         _moment(*looks, thought, discrete=bool(names))
         for looks, thought in zip(seen, [*thinker.thoughts, None], strict=True)
     ]
-    return Episode(moments, names, moment.ended)
+    return Episode(moments, size, names, moment.ended)
 
 
 @eqx.filter_jit

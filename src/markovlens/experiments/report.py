@@ -196,7 +196,8 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
     read = [_whole_config(json.loads(options)) for options in settings["options"]]
     off = ("None", "False", "[]", "()")  # as texts, for 0 == False
     said = {k for options in read for k, v in options.items() if repr(v) not in off}
-    keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
+    # What is off or empty for all needs no column; the environment is the task.
+    keys = sorted(said - {"env"}, key=lambda name: (name != "algo", name))
     return [
         _cells({"task": task, "agent": agent} | {key: options.get(key) for key in keys})
         for (task, agent, _), options in zip(settings.iter_rows(), read, strict=True)
@@ -208,9 +209,10 @@ def _whole_config(options: dict[str, Any]) -> dict[str, Any]:
     if "env" not in options:
         return options
     try:
-        return asdict(config_from(options).resolve())
+        config = config_from(options).resolve()
     except ValueError:
         return options
+    return asdict(config) | ({"cell": None} if config.memory_cell == "none" else {})
 
 
 def _cells(row: Row) -> Row:
@@ -228,7 +230,7 @@ def _cell(value: Any) -> Any:
 
 def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[str, Any]]:
     from markovlens.envs.registry import is_gymnasium_id
-    from markovlens.experiments.episode import play
+    from markovlens.experiments.episode import PANEL_SIZE, play
 
     told = []
     for i, (task, agent, load) in enumerate(source.players):
@@ -254,6 +256,7 @@ def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[st
                     for c, lam in enumerate(lams[: spec.config.n_critics])
                 ],
                 "frames": [as_data_uri("image/webp", picture) for picture in pictures],
+                "size": {"frame": episode.size, "panel": PANEL_SIZE},
                 "moments": [
                     moment._asdict() | {"picture": None, "frame": frames[moment.picture]}
                     for moment in episode.moments
