@@ -144,7 +144,7 @@ def test_mistakes_are_named(path, value, message):
         ("grid", {"beta": 0.5}, "the grid of scale 'quick': beta must be a list"),
         ("seeds", {"swep": 1}, r"in \[scale.quick.seeds\] 'swep'; did you mean 'sweep'"),
         ("seeds", {"sweep": 0.5}, r"\[scale.quick.seeds\] sweep: seeds are a number"),
-        ("tasks", ["tigre"], "unknown task 'tigre'; did you mean 'tiger'"),
+        ("tasks", ["tigre"], r"task in \[scale.quick\] 'tigre'; did you mean 'tiger'"),
     ],
 )
 @pytest.mark.parametrize("scale", [None, "quick"])

@@ -193,7 +193,7 @@ def test_best_table_has_the_files_choice_without_any_results():
 
 
 def test_budgets_and_best_from_a_sweep(tmp_path):
-    data = dict(SMALL, tasks={"tmaze-2": {}}, selected={})
+    data = dict(SMALL, tasks={"tmaze-2": {}}, selected={}, scale={})
     data["agents"] = {
         "ld": {"grid": {"beta": [0.0, 0.5, 1.0]}},
         "rnn": {"grid": {"learning_rate": [0.1]}},

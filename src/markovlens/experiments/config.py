@@ -207,11 +207,11 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     _check_options("[options]", options)
     tasks = tuple(
         _task(name, table, seeds, change)
-        for name, table in _chosen("task", data["tasks"], change.get("tasks")).items()
+        for name, table in _chosen(data["tasks"], change.get("tasks")).items()
     )
     agents = tuple(
         _agent(name, table, change.get("grid", {}))
-        for name, table in _chosen("agent", data["agents"], change.get("agents")).items()
+        for name, table in _chosen(data["agents"], change.get("agents")).items()
     )
     score = data.get("score", "return")
     if score not in SCORES:
@@ -265,13 +265,8 @@ def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     raise unknown_name("scale", str(name), [*scales, "paper"])
 
 
-def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
-    if names is None:
-        return tables
-    if not isinstance(names, list) or not names:
-        raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
-    _check_keys(kind, dict.fromkeys(names), tables)
-    return {name: tables[name] for name in names}
+def _chosen(tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
+    return tables if names is None else {name: tables[name] for name in names}
 
 
 def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) -> Task:
@@ -329,7 +324,11 @@ def _check_scale(name: str, change: Mapping[str, Any], data: Mapping[str, Any]) 
         except ValueError as error:
             raise ValueError(f"[scale.{name}.seeds] {stage}: {error}") from error
     for kind in ("task", "agent"):
-        _chosen(kind, data[f"{kind}s"], change.get(f"{kind}s"))
+        if f"{kind}s" in change:
+            names = change[f"{kind}s"]
+            if not isinstance(names, list) or not names:
+                raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
+            _check_keys(f"{kind} in [scale.{name}]", dict.fromkeys(names), data[f"{kind}s"])
 
 
 def _check_seeds(experiment: Experiment, task: Task, agent: Agent) -> None:
