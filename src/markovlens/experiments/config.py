@@ -66,6 +66,11 @@ class Setting:
         return json.dumps([self.task, self.agent, self.options], sort_keys=True)
 
     @property
+    def options_text(self) -> str:
+        """The options as the column `options` of curves has them."""
+        return json.dumps(self.options, sort_keys=True)
+
+    @property
     def config(self) -> PPOConfig:
         """The training run this describes, with nothing left open."""
         return config_from(dict(self.options)).resolve()

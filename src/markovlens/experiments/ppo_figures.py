@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from markovlens.agents.interval import mean_interval
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.pictures import paper_style, save_figure
 from markovlens.experiments.results import Results, matrix
-from markovlens.experiments.stats import FEW_SEEDS, mean_interval
+from markovlens.experiments.stats import FEW_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

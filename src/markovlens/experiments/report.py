@@ -18,10 +18,11 @@ import numpy as np
 import polars as pl
 
 from markovlens.agents.config import config_from
+from markovlens.agents.interval import Estimate, mean_interval
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
-from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
+from markovlens.experiments.stats import FEW_SEEDS
 from markovlens.experiments.tables import CHOSEN_BY_THE_SAME, Row, table_comparison
 from markovlens.files import fill, write_text
 from markovlens.progress import Advance, silent

@@ -16,7 +16,6 @@ from markovlens.experiments.config import Agent, Experiment, Setting, Stage, Tas
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
-from markovlens.files import write_parquet
 
 COLUMNS = (
     "stage",
@@ -150,10 +149,6 @@ class Results:
             for setting, seeds in wanted.items()
             if seeds and seeds <= set(found.get(setting, {}))
         }
-
-    def save(self, path: str | Path) -> None:
-        """All curves as one small parquet file."""
-        write_parquet(path, self.curves)
 
 
 def told_apart(rows: pl.DataFrame) -> pl.DataFrame:

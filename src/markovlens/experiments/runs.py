@@ -1,6 +1,5 @@
 """Training a unit of work, and boiling its metrics down to curves."""
 
-import json
 import time
 from collections.abc import Sequence
 
@@ -86,7 +85,7 @@ def curves_of(
             )
             .drop("row")
         )
-        what = run.to_json() | {"options": json.dumps(run.setting.options, sort_keys=True)}
+        what = run.to_json() | {"options": run.setting.options_text}
         known = [pl.lit(value).alias(name) for name, value in what.items()]
         curves.append(thin.select(*known, pl.all(), pl.lit(diverged[i]).alias("diverged")))
     return pl.concat(curves)
