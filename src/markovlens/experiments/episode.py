@@ -23,7 +23,7 @@ from markovlens.envs.spaces import Discrete
 PANEL_SIZE = (GAP // 2 + PANEL_WIDTH + GAP, GAP + 30 + PANEL_HEIGHT + STATUS_HEIGHT)
 
 
-class Moment(NamedTuple):
+class RecordedMoment(NamedTuple):
     """What the agent saw, what it made of it, and what it did; the last moment, when nothing more
     is done, has neither probabilities nor values nor an action."""
 
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 class Episode(NamedTuple):
     """An episode, or the first part of a long one."""
 
-    moments: list[Moment]
+    moments: list[RecordedMoment]
     size: tuple[int, int]  # of the pictures, width and height
     actions: list[str]  # their names
     ended: bool
@@ -67,10 +67,10 @@ class _Thinker:
         return thought.action, memory
 
 
-def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
+def record(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
     """Let run `index` play one episode, drawing its actions as it did in training.
 
-    Example: `play(load_run("runs/tmaze-5-ld"), max_steps=50)`.
+    Example: `record(load_run("runs/tmaze-5-ld"), max_steps=50)`.
     """
     env = run.env(index)
     thinker = _Thinker(run.network(index), env)
@@ -108,14 +108,14 @@ def _think(
     return _Thought(said.action[0], said.value[0], within(env.action_space, action[0])), memory
 
 
-def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> Moment:
+def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> RecordedMoment:
     if thought is None:
-        return Moment(picture, words, None, None, None)
+        return RecordedMoment(picture, words, None, None, None)
     values = [round(float(value), 5) for value in thought.values]
     if not discrete:
-        return Moment(picture, words, None, values, None)
+        return RecordedMoment(picture, words, None, values, None)
     probs = [round(float(p), 4) for p in np.asarray(jax.nn.softmax(thought.outputs))]
-    return Moment(picture, words, probs, values, int(thought.action))
+    return RecordedMoment(picture, words, probs, values, int(thought.action))
 
 
 def _webp(pixels: UInt8[np.ndarray, "h w 3"]) -> bytes:

@@ -231,7 +231,7 @@ def _cell(value: Any) -> Any:
 
 def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[str, Any]]:
     from markovlens.envs.registry import is_gymnasium_id
-    from markovlens.experiments.episode import PANEL_SIZE, play
+    from markovlens.experiments.episode import PANEL_SIZE, record
 
     told = []
     for i, (task, agent, load) in enumerate(source.players):
@@ -243,7 +243,7 @@ def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[st
         spec = run.specs[index]
         if is_gymnasium_id(spec.config.env):  # stepped by Python: nothing here can draw it
             continue
-        episode = play(run, index, max_steps=max_steps)
+        episode = record(run, index, max_steps=max_steps)
         pictures = list(dict.fromkeys(moment.picture for moment in episode.moments))
         frames = {picture: i for i, picture in enumerate(pictures)}
         length = f"{len(episode.moments) - 1} steps" + ("" if episode.ended else " and more")

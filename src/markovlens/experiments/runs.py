@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from markovlens.experiments.claims import Claim
-from markovlens.experiments.units import Run, Unit
+from markovlens.experiments.units import PlannedRun, Unit
 from markovlens.experiments.worker import ClaimLost
 from markovlens.files import write_parquet
 
@@ -59,7 +59,10 @@ def train_unit(unit: Unit, claim: Claim) -> None:
 
 
 def curves_of(
-    runs: Sequence[Run], metrics: pl.DataFrame, diverged: Sequence[bool], points: int = POINTS
+    runs: Sequence[PlannedRun],
+    metrics: pl.DataFrame,
+    diverged: Sequence[bool],
+    points: int = POINTS,
 ) -> pl.DataFrame:
     """Metrics as curves of at most `points` points, with what was run in every row.
 

@@ -10,17 +10,16 @@ import polars as pl
 
 from markovlens.agents.config import PPOConfig
 from markovlens.agents.folder import RunFolder
-from markovlens.agents.run import Run as TrainedRun
-from markovlens.agents.run import load_run
+from markovlens.agents.run import Run, load_run
 from markovlens.experiments.config import Setting
 from markovlens.experiments.results import Results, told_apart
 from markovlens.experiments.runs import curves_of
 from markovlens.experiments.tables import Row, table_budgets
-from markovlens.experiments.units import Run, Unit
+from markovlens.experiments.units import PlannedRun, Unit
 
 PICTURES = (".png", ".gif", ".webp")
 
-Load = Callable[[], tuple[TrainedRun, int]]
+Load = Callable[[], tuple[Run, int]]
 Loads = dict[tuple[str, str, str], Load]  # (task, agent, options) -> its first run
 
 
@@ -82,7 +81,7 @@ def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, Loads]:
     specs, metrics = folder.specs(), folder.metrics()
     if metrics is None or not metrics.height:
         raise ValueError(f"{folder.path} has no metrics yet: train further, then report")
-    runs = [Run("report", _setting(spec.config), spec.seed) for spec in specs]
+    runs = [PlannedRun("report", _setting(spec.config), spec.seed) for spec in specs]
     diverged = folder.meta().get("diverged", [False] * len(runs))
     return curves_of(runs, metrics, diverged), _loads(folder.path, runs)
 
@@ -100,7 +99,7 @@ def _units(units: Sequence[Unit]) -> Loads:
     return loads
 
 
-def _loads(folder: Path, runs: Sequence[Run]) -> Loads:
+def _loads(folder: Path, runs: Sequence[PlannedRun]) -> Loads:
     """How to open the runs in a run folder, the first of each setting."""
     loads: Loads = {}
     for i, run in enumerate(runs):
@@ -110,7 +109,7 @@ def _loads(folder: Path, runs: Sequence[Run]) -> Loads:
     return loads
 
 
-def _open(path: Path, index: int) -> tuple[TrainedRun, int]:
+def _open(path: Path, index: int) -> tuple[Run, int]:
     return load_run(path), index
 
 

@@ -8,7 +8,7 @@ from markovlens.agents.host import closing, problem
 from markovlens.experiments.config import Experiment, Setting, Stage, read_experiment
 from markovlens.experiments.executors import Executor, LocalExecutor
 from markovlens.experiments.results import Results
-from markovlens.experiments.units import Run, Unit, plan
+from markovlens.experiments.units import PlannedRun, Unit, plan
 from markovlens.experiments.worker import error_file
 from markovlens.files import write_json, write_text
 from markovlens.progress import Advance, silent
@@ -105,14 +105,14 @@ def total_steps(experiment: Experiment, stages: Sequence[Stage]) -> int:
     return total
 
 
-def runs_of(experiment: Experiment, stage: Stage, results: Path) -> list[Run]:
+def runs_of(experiment: Experiment, stage: Stage, results: Path) -> list[PlannedRun]:
     """Every run that a stage consists of; the report's depend on what the sweep found."""
     if stage == "sweep":
         settings = experiment.candidates()
     else:
         settings = _settings_to_report(experiment, results)
     return [
-        Run(stage, setting, seed)
+        PlannedRun(stage, setting, seed)
         for setting in settings
         for seed in experiment.task(setting.task).seeds(stage)
     ]
