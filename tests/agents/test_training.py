@@ -15,7 +15,7 @@ import pytest
 from markovlens.agents import training
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.evaluate import estimate, evaluate
-from markovlens.agents.folder import CHECKPOINT, RunFolder
+from markovlens.agents.folder import CHECKPOINT, CONFIG, META, METRICS, RunFolder
 from markovlens.agents.program import Program
 from markovlens.agents.run import load_run
 from markovlens.agents.training import Diverged, train, train_together
@@ -373,6 +373,46 @@ def test_a_damaged_checkpoint_is_reported(finished, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     (copy / CHECKPOINT).write_bytes(b"PK nonsense")
     with pytest.raises(ValueError, match="cannot be read"):
+        load_run(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (METRICS, b"garbage", "metrics.parquet cannot be read as parquet .*: put a copy"),
+        (METRICS, None, "metrics.parquet is missing beside checkpoint.npz: put a copy"),
+        (CONFIG, b"format = 1\n[[runs]]\nseed = 0", r"config.toml .* no table \[config\]; put"),
+        (CONFIG, b"format = 1\n[config]\nenv = 'tmaze-2'", r"config.toml .* no tables \[\[runs"),
+        (CONFIG, b"format = 1\n[config]\n[[runs]]\nseed = 'x'", "seed must be a whole number, g"),
+        (CONFIG, b"format = 1\n[config]\n[[runs]]\nseed = 0\nbeat = 1", "unknown option 'beat'"),
+        (CONFIG, b"\xff", "config.toml cannot be read: .*; put a copy"),
+        (CHECKPOINT, b"hello", "checkpoint.npz cannot be read as a checkpoint: put a copy"),
+        (META, b"hello", "meta.json is not JSON .*: put a copy back, or delete it"),
+        (META, b"[1]", "meta.json must hold a JSON object: put a copy back, or delete it"),
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(finished, tmp_path, name, content, message):
+    _, folder = finished
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    if content is None:
+        (copy / name).unlink()
+    else:
+        (copy / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as damage:
+        train(SMALL, seeds=[0, 1], out=copy)
+    assert str(copy / name) in str(damage.value)
+    assert "\n" not in str(damage.value)
+    assert "pickle" not in str(damage.value)
+    if name != META:  # which says nothing that a run needs
+        with pytest.raises(ValueError, match=message):
+            load_run(copy)
+
+
+def test_parquet_that_holds_no_metrics_is_refused(finished, tmp_path):
+    _, folder = finished
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    pl.DataFrame({"run": [0]}).write_parquet(copy / METRICS)
+    with pytest.raises(ValueError, match="holds no metrics, it has no column 'step': put a copy"):
         load_run(copy)
 
 

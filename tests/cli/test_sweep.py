@@ -1,10 +1,14 @@
 """`markovlens sweep` and `markovlens report` at the door: bad input is one line and exit code 2."""
 
+import json
+
 import polars as pl
 import pytest
 
+from markovlens.experiments.executors import LocalExecutor
 from markovlens.files import write_parquet
 from tests.experiments.test_figures import rows
+from tests.experiments.test_units import trained_at_once
 
 GOOD = """
 title = "t"
@@ -20,6 +24,11 @@ grid.beta = [0.5]
     [
         ("title = 'x'\ntaks = 3", (), "unknown key 'taks'; did you mean 'tasks'?"),
         (GOOD.replace("[0.5]", "[]"), (), "the grid of agent 'ld' is empty"),
+        (
+            GOOD.replace("[tasks.tmaze-1]", "[tasks.'maze.POMDP']"),
+            (),
+            "mine.toml: task 'maze.POMDP', agent 'ld': ",
+        ),
         (GOOD.replace("grid.beta = [0.5]", ""), ("--stage", "sweep"), "there is nothing to sweep"),
         (GOOD, ("--scale", "tiny"), "unknown scale 'tiny'"),
         (GOOD, ("--tasks", "tmaze-2"), "unknown task 'tmaze-2'; did you mean 'tmaze-1'?"),
@@ -34,6 +43,28 @@ def test_bad_experiments(tmp_path, refused, text, options, message):
     file = tmp_path / "mine.toml"
     file.write_text(text)
     assert message in refused("sweep", str(file), "--out", str(tmp_path / "out"), *options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "title"),
+    [
+        ("sweep", "final return (the sweep's best settings on the seeds that chose them, not on"),
+        ("all", "final return, mean and 95% interval over seeds"),
+    ],
+)
+def test_the_title_says_which_seeds_the_scores_are_from(
+    tmp_path, command, monkeypatch, stage, title
+):
+    monkeypatch.setattr(LocalExecutor, "__call__", lambda self, *work: trained_at_once(*work))
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD.replace("seeds.sweep = 1", "seeds.sweep = 1\nseeds.report = [5]"))
+    options = ("--stage", stage, "--out", str(tmp_path / "out"))
+    code, out, err = command("sweep", str(file), *options)
+    assert code == 0, err
+    assert title in " ".join(out.split())
+    code, out, _ = command("sweep", str(file), *options, "--json")
+    assert json.loads(out)["stage"] == ("sweep" if stage == "sweep" else "report")
 
 
 def test_unknown_experiment(refused):

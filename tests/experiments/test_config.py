@@ -104,7 +104,10 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
         ("options/learning_rte", 0.1, r"in \[options\] 'learning_rte'; did you mean 'learning_ra"),
         ("agents/ld/grid/lam", [0.1], r"in \[agents.ld.grid\] 'lam'; did you mean 'lam"),
         ("agents/ld/grid/beta", [], "the grid of agent 'ld' is empty: beta must be a list"),
-        ("agents/ld/grid/beta", 0.5, "beta must be a list of values, got 0.5"),
+        ("agents/ld/grid/beta", 0.5, "agent 'ld': beta must be a list of values, got 0.5"),
+        ("agents/ld/grid/env", ["tiger", "tmaze-2"], "share their env .* give it in a task"),
+        ("agents/ld/grid/steps", [512, 2048], r"share their steps .* in \[options\] or a task"),
+        ("agents/ld/grid/algo", ["ld", "rnn"], "share their algo .* give it in an agent"),
         ("agents/ld/grid/beta", [0.1, 7.0], "task 'tmaze-2', agent 'ld': beta must be between"),
         ("agents/ld/algo", "ldd", "unknown algo 'ldd'; did you mean 'ld'"),
         ("seeds/report", "1..12", "chooses and judges by the same seed 1"),
@@ -131,6 +134,23 @@ def test_a_scale_overrides_everything_and_the_file_stands_without_one():
 def test_mistakes_are_named(path, value, message):
     with pytest.raises(ValueError, match=message):
         parse_experiment(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("options", {"stpes": 512}, r"in \[scale.quick.options\] 'stpes'; did you mean 'steps'"),
+        ("grid", {"bet": [0.5]}, r"in \[scale.quick.grid\] 'bet'; did you mean 'beta'"),
+        ("grid", {"beta": 0.5}, "the grid of scale 'quick': beta must be a list"),
+        ("seeds", {"swep": 1}, r"in \[scale.quick.seeds\] 'swep'; did you mean 'sweep'"),
+        ("seeds", {"sweep": 0.5}, r"\[scale.quick.seeds\] sweep: seeds are a number"),
+        ("tasks", ["tigre"], r"task in \[scale.quick\] 'tigre'; did you mean 'tiger'"),
+    ],
+)
+@pytest.mark.parametrize("scale", [None, "quick"])
+def test_mistakes_in_a_scale_are_named_also_if_it_is_not_asked_for(scale, key, value, message):
+    with pytest.raises(ValueError, match=message):
+        parse_experiment(changed(f"scale/quick/{key}", value), scale)
 
 
 def test_errors_name_the_file(tmp_path):

@@ -149,6 +149,28 @@ def test_few_seeds_are_drawn_one_by_one(tmp_path):
         assert (len(panel.collections), len(panel.get_lines())) == (bands, lines)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ({"ld": 2, "rnn": 2}, "thin lines: single seeds"),
+        ({"ld": 5, "rnn": 7}, "bands: 95% intervals of the mean over seeds"),
+        (
+            {"ld": 5, "rnn": 2},
+            "bands: 95% intervals of the mean over seeds; thin lines: single seeds",
+        ),
+    ],
+)
+def test_a_figure_says_what_is_drawn_around_the_means(tmp_path, seeds, said):
+    table = [
+        rows("tiger", agent, seed, [1.0, 2.0 + seed])
+        for agent, n in seeds.items()
+        for seed in range(n)
+    ]
+    write_parquet(tmp_path / "curves.parquet", pl.concat(table))
+    figure = learning_curves(Results(tmp_path / "curves.parquet"), "return")
+    assert figure.get_suptitle() == said
+
+
 def test_hyperparameter_table_is_the_papers():
     table = table_hyperparameters(read_experiment(find_experiment("fig-ppo")))
     assert table[0]["lam2"] == "0.1, 0.5, 0.7, 0.9, 0.95"
@@ -171,7 +193,7 @@ def test_best_table_has_the_files_choice_without_any_results():
 
 
 def test_budgets_and_best_from_a_sweep(tmp_path):
-    data = dict(SMALL, tasks={"tmaze-2": {}}, selected={})
+    data = dict(SMALL, tasks={"tmaze-2": {}}, selected={}, scale={})
     data["agents"] = {
         "ld": {"grid": {"beta": [0.0, 0.5, 1.0]}},
         "rnn": {"grid": {"learning_rate": [0.1]}},

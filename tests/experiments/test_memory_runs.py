@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import markovlens as ml
-from markovlens.experiments import memory_runs
+from markovlens.experiments import memory_figures, memory_runs
 from markovlens.experiments.memory_figures import fig_memory, fig_parity_memory
 from markovlens.experiments.memory_runs import (
     PARITY,
@@ -98,6 +98,27 @@ def test_figures_of_a_half_finished_grid(tmp_path):
     for paths in (fig_memory(table, tmp_path), fig_parity_memory(table, tmp_path)):
         assert [path.suffix for path in paths] == [".png", ".svg", ".parquet"]
         assert all(path.stat().st_size > 0 for path in paths)
+
+
+def test_bars_stand_on_0_and_their_whiskers_are_explained(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(memory_figures, "save_figure", lambda figure, *rest: drawn.append(figure))
+    table = pl.concat(
+        [
+            scores("tmaze", "paper", 1, [0.4, 0.5]),
+            scores("tmaze", "best", 2, [0.9, 1.0, 1.0]),
+            scores(PARITY, "best", 1, [0.0, 0.0]),
+        ]
+    )
+    fig_memory(table, tmp_path)
+    fig_parity_memory(table, tmp_path)
+    for figure, seeds in zip(drawn, ("2 to 3", "2"), strict=True):
+        (legend,) = figure.legends
+        assert legend.get_title().get_text() == f"mean of {seeds} seeds, with its 95% interval"
+        for panel in figure.axes:
+            assert panel.get_ylim()[0] == 0.0
+            flat = [line for line in panel.get_lines() if set(line.get_ydata()) == {0.0}]
+            assert not [line for line in flat if len(line.get_xdata()) > 1]  # the spine is enough
 
 
 def test_an_empty_folder_says_so(tmp_path):

@@ -11,6 +11,7 @@ from markovlens.envs.registry import make
 from markovlens.experiments import probe_figure
 from markovlens.experiments.probe import (
     ProbeConfig,
+    Reading,
     food_cells,
     judge_probe,
     memories,
@@ -52,6 +53,20 @@ def test_the_maze_has_its_food():
     assert sum(int(word).bit_count() for word in words) == len(cells)
     with pytest.raises(ValueError, match="the pellet probe is for PocMan, and this is TMaze"):
         food_cells(make("tmaze-2"))
+
+
+def test_the_colours_reach_as_far_as_the_gains():
+    env = make("pocman")
+    n = len(food_cells(env))
+    half, best = np.full(n, 0.5), np.linspace(0.5, 0.99, n)
+    readings = {
+        "ld": Reading(best, half, half, half),
+        "rnn": Reading(half, half, half, half),
+    }
+    figure = probe_figure._picture(env, readings, [np.zeros((8, 8, 3), np.uint8)])
+    shown = [image for axes in figure.axes for image in axes.images][1:]  # the first is the game
+    for image in shown:
+        assert image.get_clim() == pytest.approx((-0.49, 0.49))
 
 
 @pytest.fixture(scope="module")

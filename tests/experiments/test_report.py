@@ -1,5 +1,7 @@
 """The report page: what is in it, and that it works in a browser where there is one."""
 
+import base64
+import io
 import json
 import re
 import shutil
@@ -9,10 +11,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.training import train, train_together
+from markovlens.experiments.config import STAGES
+from markovlens.experiments.episode import PANEL_SIZE
 from markovlens.experiments.report import page_data, render, write_report
 from markovlens.experiments.results import Results
 from markovlens.experiments.sources import gather
@@ -121,6 +126,18 @@ def test_settings_that_nobody_set_are_shown_too():
     assert "hide" not in settings
 
 
+def test_settings_say_the_algorithm_and_only_what_it_has():
+    table = pl.concat(
+        [
+            rows("tiger", "rnn", 0, [1.0], options={"env": "tiger", "algo": "rnn"}),
+            rows("tiger", "bound", 0, [1.0], options={"env": "tiger", "algo": "memoryless"}),
+        ]
+    )
+    bound, rnn = page_data(table)["settings"]
+    assert (bound["agent"], bound["algo"], bound["cell"]) == ("bound", "memoryless", None)
+    assert (rnn["algo"], rnn["cell"]) == ("rnn", "gru")
+
+
 def test_settings_of_one_agent_are_told_apart(tmp_path):
     two = pl.concat(
         [rows("tiger", "ld", 0, [1.0, 2.0], options={"beta": beta}) for beta in (0.25, 0.5)]
@@ -138,9 +155,20 @@ def test_before_a_report_the_sweeps_best_setting_is_shown(tmp_path):
         for seed in (0, 1)
     ]
     write_parquet(tmp_path / "swept.parquet", pl.concat(swept))
-    shown = Results(tmp_path / "swept.parquet").reported
-    assert shown["options"].unique().to_list() == ['{"beta": 0.5}']
-    assert sorted(shown["seed"].unique()) == [0, 1]
+    results = Results(tmp_path / "swept.parquet")
+    assert results.reported["options"].unique().to_list() == ['{"beta": 0.5}']
+    assert sorted(results.reported["seed"].unique()) == [0, 1]
+    assert results.shows == "sweep"
+    said = "Tiger: the sweep's best settings on the seeds that chose them, not on fresh ones."
+    assert said in page_data(results.reported)["summary"]
+
+
+def test_nothing_is_said_of_the_sweep_once_there_is_a_report(tmp_path):
+    both = [rows("tiger", "ld", seed, [1.0], stage) for seed, stage in enumerate(STAGES)]
+    write_parquet(tmp_path / "both.parquet", pl.concat(both))
+    results = Results(tmp_path / "both.parquet")
+    assert results.shows == "report"
+    assert page_data(results.reported)["summary"] == ["1 run on 1 task."]
 
 
 def test_a_run_folder_says_which_of_its_runs_diverged(tmp_path):
@@ -167,6 +195,11 @@ const said = { errors: window.errors };
 const all = (selector) => [...document.querySelectorAll(selector)];
 const means = () => all("#charts path.mean").length;
 said.numbers = [2e5, 1.5e6, -3e7, 12345, 0.25, 100].map(short);
+said.ticks = [12000, 4000, 2.5e6].map((high) => ticks(0, high, 3).map(([, text]) => text));
+said.labels = all("#charts svg .label, #discrepancy-charts svg .label").map((t) => t.textContent);
+const right = (node) => node.getBoundingClientRect().right;
+const label = (t) => [getComputedStyle(t).fontSize, right(t) <= right(t.ownerSVGElement)];
+said.finalLabels = all("#final-charts text.name, #final-charts text.spread").map(label);
 said.charts = all("#charts .card svg").length;
 said.fit = all(".card svg").every((svg) => {
   const room = svg.parentElement.clientWidth - svg.viewBox.baseVal.width;
@@ -188,6 +221,8 @@ said.tip = document.querySelector("#charts .tip").textContent;
 const frame = () => document.getElementById("frame").src;
 const clock = () => document.getElementById("clock").textContent;
 said.start = [clock(), all("#odds .odd").length, frame().slice(0, 23)];
+const panel = document.getElementById("panel");
+said.panel = [panel.offsetWidth, panel.offsetHeight, panel.src === frame()];
 const first = frame();
 document.getElementById("next").click(); said.next = [clock(), frame() !== first];
 document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
@@ -240,6 +275,8 @@ def test_run_folders_become_a_page_with_episodes(page):
         assert 0 <= moment["action"] < 4
     assert ld["moments"][-1]["probs"] is None
     assert all(frame.startswith("data:image/webp;base64,") for frame in ld["frames"])
+    first = Image.open(io.BytesIO(base64.b64decode(ld["frames"][0].partition(",")[2])))
+    assert ld["size"] == {"frame": list(first.size), "panel": list(PANEL_SIZE)}
 
 
 @pytest.mark.slow
@@ -262,6 +299,13 @@ def test_the_page_works_in_a_browser(page, width, tmp_path):
     said = json.loads(re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)[1])
     assert said["errors"] == []
     assert said["numbers"] == ["200k", "1.5M", "-30M", "12.3k", "0.25", "100"]
+    assert said["ticks"] == [
+        ["0", "5k", "10k"],
+        ["0", "2000", "4000"],
+        ["0", "1M", "2M"],
+    ]
+    assert said["labels"] == ["environment steps"] * 3
+    assert said["finalLabels"] == [["14px", True]] * 6
     assert (said["charts"], said["lines"], said["discrepancy"]) == (2, 3, 1)
     assert said["fit"]  # each is as wide as its card, also where two stand side by side
     assert said["finals"] == 6 + 3  # a dot for each seed, and each mean
@@ -272,6 +316,8 @@ def test_the_page_works_in_a_browser(page, width, tmp_path):
     clock, odds, frame = said["start"]
     assert clock.startswith("0 / ")
     assert (odds, frame) == (4, "data:image/webp;base64,")
+    # On a phone the frame's panel stands below the game, in its own size.
+    assert said["panel"] == [*(PANEL_SIZE if width < 640 else (0, 0)), True]
     assert said["next"][0].startswith("1 / ")
     assert said["key"] == clock
     assert said["theme"] == "dark"

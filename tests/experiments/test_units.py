@@ -137,7 +137,8 @@ def test_nothing_is_chosen_from_half_a_sweep(tmp_path):
     assert {run.stage for unit in outcome.units for run in unit.runs} == {"sweep"}
     misspelt = tmp_path / "misspelt.toml"
     misspelt.write_text(file.read_text().replace("tmaze-2", "tmzae-2"))
-    with pytest.raises(ValueError, match="unknown environment 'tmzae-2'"):
+    named = "misspelt.toml: task 'tmzae-2', agent 'ld': unknown environment 'tmzae-2'"
+    with pytest.raises(ValueError, match=named):
         sweep(misspelt, tmp_path / "out", executor=executor)
     kept = tmp_path / "out" / "experiment.toml"
     assert kept.read_text() == file.read_text()  # what is refused changes nothing
@@ -160,7 +161,8 @@ def test_every_agent_is_tried_on_its_environment_before_anything_is_trained(tmp_
     def executor(results, units, progress):
         raise AssertionError("something was trained")
 
-    with pytest.raises(ValueError, match="Gymnasium environments have no full_view"):
+    named = "mine.toml: task 'CartPole-v1', agent 'perfect': Gymnasium environments have no full_v"
+    with pytest.raises(ValueError, match=named):
         sweep(file, tmp_path / "out", executor=executor)
 
 
@@ -241,6 +243,9 @@ def test_results_of_another_version_are_refused_and_left_alone(tmp_path):
     write_parquet(file, pl.DataFrame({"task": ["x"]}))
     with pytest.raises(ValueError, match="no column 'stage'"):
         _ = Results(file).curves
+    file.write_text("garbage")
+    with pytest.raises(ValueError, match="cannot be read as parquet"):
+        _ = Results(file).curves
 
 
 def test_curves_weigh_returns_by_episodes():
@@ -309,6 +314,25 @@ grid.learning_rate = [0.5]
     assert shown["agent"].unique().to_list() == ["ld"]
     assert json.loads(shown["options"][0])["learning_rate"] == 0.01
     assert sorted(shown["seed"].unique()) == [11, 12]
+
+
+def test_what_once_chose_and_now_judges_is_a_report(tmp_path):
+    file = tmp_path / "e.toml"
+    text = """
+title = "x"
+[seeds]
+sweep = [0, 1]
+[tasks.tmaze-1]
+steps = 2048
+[agents.ld]
+grid.learning_rate = [0.01]
+"""
+    file.write_text(text)
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    assert Results(tmp_path / "r").shows == "sweep"
+    file.write_text(text.replace("sweep = [0, 1]", "sweep = [0]\nreport = [1]"))
+    sweep(file, tmp_path / "r", executor=trained_at_once)
+    assert Results(tmp_path / "r").shows == "report"
 
 
 def trained_at_once(results, units, progress):

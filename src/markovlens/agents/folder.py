@@ -11,7 +11,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,8 @@ CONFIG, METRICS, CHECKPOINT, META, LOCK = (
     "meta.json",
     ".lock",
 )
+
+REPAIR = "put a copy of it back, or train in another folder"
 
 Tree = TypeVar("Tree")
 
@@ -100,18 +102,17 @@ class RunFolder:
             raise ValueError(f"{self.path} is not a run folder: it has no {CONFIG}")
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{file}: {error}") from None
+        except ValueError as error:  # no TOML, or no text
+            raise ValueError(f"{file} cannot be read: {error}; {REPAIR}") from None
         if table.get("format") != FORMAT:
             raise ValueError(
                 f"{file} has format {table.get('format')!r}, this version of markovlens reads "
                 f"{FORMAT}: open it with the version that meta.json names"
             )
-        base = config_from(table["config"]).resolve()  # what an older version did not know
-        return [
-            RunSpec(replace(base, **{k: v for k, v in run.items() if k != "seed"}), run["seed"])
-            for run in table["runs"]
-        ]
+        try:
+            return _from_toml(table)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{file} does not say what was run: {error}; {REPAIR}") from None
 
     def save(self, state: Any, done: int) -> None:
         """The checkpoint: every array of `state` by its name, and the number of updates done."""
@@ -125,11 +126,18 @@ class RunFolder:
         file = self.path / CHECKPOINT
         if not file.exists():
             return None
-        try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as saved:
-                arrays = dict(saved)
-        except (ValueError, TypeError, OSError, EOFError, BadZipFile) as error:
-            raise ValueError(f"{file} cannot be read as a checkpoint: {error}") from None
+        with open(file, "rb") as stream:
+            try:
+                with np.load(stream, allow_pickle=False) as saved:
+                    arrays = dict(saved)
+            except (ValueError, TypeError, OSError, EOFError, BadZipFile):
+                # NumPy's own words would be to trust the file and unpickle it.
+                raise ValueError(
+                    f"{file} cannot be read as a checkpoint: put a copy of it back, or delete it "
+                    "to train from the start"
+                ) from None
+        if "done" not in arrays:
+            raise ValueError(f"{file} is of another config or version: it lacks done")
         leaves = []
         for name, leaf in _named(like):
             if name not in arrays:
@@ -147,8 +155,21 @@ class RunFolder:
         write_parquet(self.path / METRICS, table)
 
     def metrics(self) -> pl.DataFrame | None:
+        """The metrics so far; None if there are none yet."""
         file = self.path / METRICS
-        return pl.read_parquet(file) if file.exists() else None
+        if not file.exists():
+            if (self.path / CHECKPOINT).exists():  # which is never written before the metrics
+                raise ValueError(f"{file} is missing beside {CHECKPOINT}: {REPAIR}")
+            return None
+        try:
+            table = pl.read_parquet(file)
+        except pl.exceptions.PolarsError as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"{file} cannot be read as parquet ({reason}): {REPAIR}") from None
+        for column in ("run", "step"):
+            if column not in table.columns:
+                raise ValueError(f"{file} holds no metrics, it has no column {column!r}: {REPAIR}")
+        return table
 
     def write_meta(self, **facts: Any) -> None:
         """What made these files: versions, machine, and the given facts."""
@@ -166,8 +187,19 @@ class RunFolder:
         write_json(self.path / META, known | facts)
 
     def meta(self) -> dict[str, Any]:
+        """What `write_meta` wrote; nothing if it has not yet."""
         file = self.path / META
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if not file.exists():
+            return {}
+        try:
+            known = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{file} is not JSON ({error}): put a copy back, or delete it"
+            ) from None
+        if not isinstance(known, dict):
+            raise ValueError(f"{file} must hold a JSON object: put a copy back, or delete it")
+        return known
 
 
 def _named(tree: Any) -> list[tuple[str, Any]]:
@@ -186,6 +218,24 @@ def _to_toml(specs: Sequence[RunSpec]) -> str:
             if getattr(spec.config, name) != getattr(base, name):
                 lines.append(f"{name} = {_toml(getattr(spec.config, name))}")
     return "\n".join(lines) + "\n"
+
+
+def _from_toml(table: dict[str, Any]) -> list[RunSpec]:
+    """What `_to_toml` wrote down."""
+    config, runs = table.get("config"), table.get("runs")
+    if not isinstance(config, dict):
+        raise ValueError("it has no table [config]")
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
+        raise ValueError("it has no tables [[runs]]")
+    base = config_from(config).resolve()  # what an older version did not know
+    specs = []
+    for run in runs:
+        own = {name: value for name, value in run.items() if name != "seed"}
+        seed = run.get("seed")
+        if type(seed) is not int:
+            raise ValueError(f"seed must be a whole number, got {seed!r}")
+        specs.append(RunSpec(config_from(asdict(base) | own), seed))
+    return specs
 
 
 def _toml(value: Any) -> str:

@@ -45,7 +45,7 @@ def sweep(
         executor: local, or ray: the Ray cluster named by RAY_ADDRESS, or a local one.
         cpus: ray: cores for each unit of work.
         gpus: ray: GPUs for each unit of work, also a fraction.
-        json: print the final scores as JSON.
+        json: print the scores as JSON; "stage" says whether they are the report's or the sweep's.
     """
     from markovlens.cli.runtime import prepare_jax
     from markovlens.experiments.config import Stage, find_experiment, read_experiment
@@ -53,7 +53,12 @@ def sweep(
     from markovlens.experiments.results import Results
     from markovlens.experiments.sweep import sweep as run_sweep
     from markovlens.experiments.sweep import total_steps
-    from markovlens.experiments.tables import table_budgets, table_comparison, table_scores
+    from markovlens.experiments.tables import (
+        CHOSEN_BY_THE_SAME,
+        table_budgets,
+        table_comparison,
+        table_scores,
+    )
     from markovlens.progress import progress_bar
 
     path = find_experiment(file)
@@ -83,11 +88,13 @@ def sweep(
         budgets = table_budgets(experiment, results)
         if json:
             found = {"scores": scores, "ld against rnn": comparison, "equal budgets": budgets}
-            print_json({"folder": str(folder)} | found)
+            print_json({"folder": str(folder), "stage": results.shows} | found)
         else:
-            print_table(scores, title=f"{folder}: final return, mean and 95% interval over seeds")
+            whose = f" ({CHOSEN_BY_THE_SAME})" if results.shows == "sweep" else ""
+            title = f"{folder}: final return{whose}, mean and 95% interval over seeds"
+            print_table(scores, title=title)
             if comparison:
-                print_table(comparison, title="ld against rnn")
+                print_table(comparison, title=f"ld against rnn{whose}")
             if budgets:
                 print_table(budgets, title="the sweep with whole grids and with equal budgets")
     return 1 if outcome.failed else None

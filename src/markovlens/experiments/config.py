@@ -45,6 +45,8 @@ SCORES = ("return", "discounted_return")
 
 _TOP = ("title", "about", "score", "seeds", "options", "tasks", "agents", "selected", "scale")
 _SCALE = ("options", "seeds", "tasks", "agents", "grid")
+# What settings of a grid must share to be compared, and where it can be given instead.
+_NOT_SWEPT = {"env": "a task", "steps": "[options] or a task", "algo": "an agent"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class Setting:
     def key(self) -> str:
         """The setting as text: equal settings have equal keys, in whatever order they are given."""
         return json.dumps([self.task, self.agent, self.options], sort_keys=True)
+
+    @property
+    def options_text(self) -> str:
+        """The options as the column `options` of curves has them."""
+        return json.dumps(self.options, sort_keys=True)
 
     @property
     def config(self) -> PPOConfig:
@@ -191,23 +198,26 @@ def parse_experiment(data: Mapping[str, Any], scale: str | None = None) -> Exper
     for name in ("tasks", "agents", "scale"):
         for key, table in data.get(name, {}).items():
             _check_table(f"{name}.{key}", table)
+    for name, table in data["agents"].items():
+        _check_table(f"agents.{name}.grid", table.get("grid", {}))
+        _check_options(f"[agents.{name}.grid]", table.get("grid", {}))
+        _check_grid(f"the grid of agent {name!r}", table.get("grid", {}))
+    for name, table in data.get("scale", {}).items():
+        _check_scale(name, table, data)
     change = _scale(data, scale)
     seeds = data.get("seeds", {})
     _check_keys("key in [seeds]", seeds, STAGES)
     options = data.get("options", {})
     last = change.get("options", {})
     _check_options("[options]", options)
-    _check_options(f"[scale.{scale}.options]", last)
     tasks = tuple(
         _task(name, table, seeds, change)
-        for name, table in _chosen("task", data["tasks"], change.get("tasks")).items()
+        for name, table in _chosen(data["tasks"], change.get("tasks")).items()
     )
     agents = tuple(
         _agent(name, table, change.get("grid", {}))
-        for name, table in _chosen("agent", data["agents"], change.get("agents")).items()
+        for name, table in _chosen(data["agents"], change.get("agents")).items()
     )
-    swept = {key for table in data["agents"].values() for key in table.get("grid", {})}
-    _check_keys(f"key in [scale.{scale}.grid]", change.get("grid", {}), swept)
     score = data.get("score", "return")
     if score not in SCORES:
         raise unknown_name("score", str(score), SCORES)
@@ -253,10 +263,6 @@ def _seeds(value: int | str | Sequence[int]) -> tuple[int, ...]:
 
 def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     scales = data.get("scale", {})
-    for scale, change in scales.items():
-        _check_keys(f"key in [scale.{scale}]", change, _SCALE)
-        for key in ("seeds", "options", "grid"):
-            _check_table(f"scale.{scale}.{key}", change.get(key, {}))
     if name in scales:
         return scales[name]
     if name in (None, "paper"):
@@ -264,20 +270,14 @@ def _scale(data: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     raise unknown_name("scale", str(name), [*scales, "paper"])
 
 
-def _chosen(kind: str, tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
-    if names is None:
-        return tables
-    if not isinstance(names, list) or not names:
-        raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
-    _check_keys(kind, dict.fromkeys(names), tables)
-    return {name: tables[name] for name in names}
+def _chosen(tables: Mapping[str, Any], names: list[str] | None) -> Mapping[str, Any]:
+    return tables if names is None else {name: tables[name] for name in names}
 
 
 def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) -> Task:
     own, scaled = table.get("seeds", {}), change.get("seeds", {})
     _check_table(f"tasks.{name}.seeds", own)
     _check_keys(f"key in [tasks.{name}.seeds]", own, STAGES)
-    _check_keys("key in the scale's seeds", scaled, STAGES)
     use = {**seeds, **own, **scaled}
     sweep, report = (_seeds(use.get(stage, 0)) for stage in STAGES)
     both = set(sweep) & set(report)
@@ -291,20 +291,49 @@ def _task(name: str, table: Mapping[str, Any], seeds: Options, change: Options) 
 
 
 def _agent(name: str, table: Mapping[str, Any], smaller: Mapping[str, list[Any]]) -> Agent:
-    _check_table(f"agents.{name}.grid", table.get("grid", {}))
     grid = dict(table.get("grid", {}))
     grid.update({key: values for key, values in smaller.items() if key in grid})
-    _check_options(f"[agents.{name}.grid]", grid)
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(
-                f"the grid of agent {name!r} is empty: {key} must be a list of values, got {values}"
-            )
-        if any(value in values[:i] for i, value in enumerate(values)):
-            raise ValueError(f"the grid of agent {name!r} has a value of {key} twice: {values}")
     options = {"algo": name, **{key: table[key] for key in table if key != "grid"}}
     _check_options(f"[agents.{name}]", options)
     return Agent(name, options, grid)
+
+
+def _check_grid(whose: str, grid: Mapping[str, Any]) -> None:
+    for key, values in grid.items():
+        if key in _NOT_SWEPT:
+            raise ValueError(
+                f"{whose} has {key}, but only settings that share their {key} can be compared: "
+                f"give it in {_NOT_SWEPT[key]}"
+            )
+        if not isinstance(values, list):
+            raise ValueError(f"{whose}: {key} must be a list of values, got {values!r}")
+        if not values:
+            raise ValueError(f"{whose} is empty: {key} must be a list of values, got []")
+        if any(value in values[:i] for i, value in enumerate(values)):
+            raise ValueError(f"{whose} has a value of {key} twice: {values}")
+
+
+def _check_scale(name: str, change: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    """Mistakes are found in every scale, not only in the one that is asked for."""
+    _check_keys(f"key in [scale.{name}]", change, _SCALE)
+    for key in ("seeds", "options", "grid"):
+        _check_table(f"scale.{name}.{key}", change.get(key, {}))
+    _check_options(f"[scale.{name}.options]", change.get("options", {}))
+    swept = {key for table in data["agents"].values() for key in table.get("grid", {})}
+    _check_keys(f"key in [scale.{name}.grid]", change.get("grid", {}), swept)
+    _check_grid(f"the grid of scale {name!r}", change.get("grid", {}))
+    _check_keys(f"key in [scale.{name}.seeds]", change.get("seeds", {}), STAGES)
+    for stage, seeds in change.get("seeds", {}).items():
+        try:
+            _seeds(seeds)
+        except ValueError as error:
+            raise ValueError(f"[scale.{name}.seeds] {stage}: {error}") from error
+    for kind in ("task", "agent"):
+        if f"{kind}s" in change:
+            names = change[f"{kind}s"]
+            if not isinstance(names, list) or not names:
+                raise ValueError(f"a scale's {kind}s must be a list of names, got {names!r}")
+            _check_keys(f"{kind} in [scale.{name}]", dict.fromkeys(names), data[f"{kind}s"])
 
 
 def _check_seeds(experiment: Experiment, task: Task, agent: Agent) -> None:

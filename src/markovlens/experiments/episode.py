@@ -15,11 +15,15 @@ from markovlens.agents.networks import ActorCritic
 from markovlens.agents.run import Run
 from markovlens.envs.env import Env, innermost
 from markovlens.envs.render import episode
-from markovlens.envs.render.stage import artist_for
+from markovlens.envs.render.artist import PANEL_HEIGHT, PANEL_WIDTH
+from markovlens.envs.render.stage import GAP, STATUS_HEIGHT, artist_for
 from markovlens.envs.spaces import Discrete
 
+# Width and height of the upper right corner of every picture, where `Stage` draws its panel.
+PANEL_SIZE = (GAP // 2 + PANEL_WIDTH + GAP, GAP + 30 + PANEL_HEIGHT + STATUS_HEIGHT)
 
-class Moment(NamedTuple):
+
+class RecordedMoment(NamedTuple):
     """What the agent saw, what it made of it, and what it did; the last moment, when nothing more
     is done, has neither probabilities nor values nor an action."""
 
@@ -33,7 +37,8 @@ class Moment(NamedTuple):
 class Episode(NamedTuple):
     """An episode, or the first part of a long one."""
 
-    moments: list[Moment]
+    moments: list[RecordedMoment]
+    size: tuple[int, int]  # of the pictures, width and height
     actions: list[str]  # their names
     ended: bool
 
@@ -62,17 +67,20 @@ class _Thinker:
         return thought.action, memory
 
 
-def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
+def record(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episode:
     """Let run `index` play one episode, drawing its actions as it did in training.
 
-    Example: `play(load_run("runs/tmaze-5-ld"), max_steps=50)`.
+    Example: `record(load_run("runs/tmaze-5-ld"), max_steps=50)`.
     """
     env = run.env(index)
     thinker = _Thinker(run.network(index), env)
     seen: list[tuple[bytes, str]] = []
+    size = (0, 0)
     for moment in episode.play(env, thinker, run.specs[index].config.env, seed, max_steps):
         words = moment.stage.caption().partition("sees: ")[2]
-        seen.append((_webp(moment.stage.picture(moment.state)), words))
+        pixels = moment.stage.picture(moment.state)
+        size = (pixels.shape[1], pixels.shape[0])
+        seen.append((_webp(pixels), words))
     names = []
     if isinstance(env.action_space, Discrete):
         artist = artist_for(innermost(env))
@@ -81,7 +89,7 @@ def play(run: Run, index: int = 0, seed: int = 0, max_steps: int = 200) -> Episo
         _moment(*looks, thought, discrete=bool(names))
         for looks, thought in zip(seen, [*thinker.thoughts, None], strict=True)
     ]
-    return Episode(moments, names, moment.ended)
+    return Episode(moments, size, names, moment.ended)
 
 
 @eqx.filter_jit
@@ -100,14 +108,14 @@ def _think(
     return _Thought(said.action[0], said.value[0], within(env.action_space, action[0])), memory
 
 
-def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> Moment:
+def _moment(picture: bytes, words: str, thought: _Thought | None, discrete: bool) -> RecordedMoment:
     if thought is None:
-        return Moment(picture, words, None, None, None)
+        return RecordedMoment(picture, words, None, None, None)
     values = [round(float(value), 5) for value in thought.values]
     if not discrete:
-        return Moment(picture, words, None, values, None)
+        return RecordedMoment(picture, words, None, values, None)
     probs = [round(float(p), 4) for p in np.asarray(jax.nn.softmax(thought.outputs))]
-    return Moment(picture, words, probs, values, int(thought.action))
+    return RecordedMoment(picture, words, probs, values, int(thought.action))
 
 
 def _webp(pixels: UInt8[np.ndarray, "h w 3"]) -> bytes:

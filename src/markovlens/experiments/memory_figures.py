@@ -41,7 +41,7 @@ def fig_memory(table: pl.DataFrame, out: Path) -> list[Path]:
         handles, labels = panels[0].get_legend_handles_labels()
         if not handles:
             handles, labels = panels[1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=5)
+        figure.legend(handles, labels, loc="outside upper center", ncols=5, title=_spread(bars))
     return save_figure(figure, bars, out, "fig-memory")
 
 
@@ -57,7 +57,7 @@ def fig_parity_memory(table: pl.DataFrame, out: Path) -> list[Path]:
         _bars(panel, bars.with_columns(problem=pl.col("recipe")), recipes)
         panel.set_xticks(range(len(recipes)), [f"recipe: {name}" for name in recipes])
         panel.set_ylabel("normalised score")
-        figure.legend(loc="outside upper center", ncols=2)
+        figure.legend(loc="outside upper center", ncols=2, title=_spread(bars))
     return save_figure(figure, bars, out, "fig-parity-memory")
 
 
@@ -84,8 +84,15 @@ def _bars(panel: "Axes", bars: pl.DataFrame, groups: list[str]) -> None:
             error_kw={"lw": 1.0, "capsize": 1.5},
         )
     panel.axhline(1.0, color=BLACK, lw=0.8, ls="--", label="optimal")
-    panel.axhline(0.0, color=BLACK, lw=0.8)
-    panel.set_ylim(min(-0.02, panel.get_ylim()[0]), 1.08)
+    panel.spines["bottom"].set_position("zero")  # the bars' baseline, also if one goes below it
+    panel.set_ylim(min([0.0, *bars["score"]]), 1.08)
+
+
+def _spread(bars: pl.DataFrame) -> str:
+    """What bars and whiskers are."""
+    counts = sorted(set(bars["seeds"].to_list()))
+    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    return f"mean of {seeds} seeds, with its 95% interval"
 
 
 def _maker(problems: tuple[str, ...], draw: Callable[[pl.DataFrame, Path], list[Path]]) -> Make:

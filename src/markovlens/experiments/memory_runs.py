@@ -229,7 +229,7 @@ def _scale_of(folder: Path, problem: str) -> None:
 
 def summary(table: pl.DataFrame) -> Iterator[dict[str, object]]:
     """One row a bar: the mean score over seeds and its 95% interval."""
-    from markovlens.experiments.stats import mean_interval
+    from markovlens.agents.interval import mean_interval
 
     keys = ["problem", "recipe", "n_memory"]
     for (problem, recipe, n_memory), rows in table.group_by(keys, maintain_order=True):

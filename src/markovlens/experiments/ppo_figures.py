@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from markovlens.agents.interval import mean_interval
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.pictures import paper_style, save_figure
 from markovlens.experiments.results import Results, matrix
-from markovlens.experiments.stats import FEW_SEEDS, mean_interval
+from markovlens.experiments.stats import FEW_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,15 +62,18 @@ def _panels(results: Results, metric: str, columns: int) -> "Figure":
     tasks = sorted(rows["task"].unique().to_list())
     columns = min(columns, len(tasks))
     lines = -(-len(tasks) // columns)
-    figure = Figure(figsize=(3.4 * columns, 2.7 * lines + 0.5), layout="constrained")
+    figure = Figure(figsize=(3.4 * columns, 2.7 * lines + 0.7), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     agents = in_order(rows["agent"].unique().to_list())
     colours = agent_colours(agents)
+    counts = set()  # of seeds
     for panel, task in zip(panels, tasks, strict=False):
         for agent in agents:
             part = rows.filter(task=task, agent=agent)
             if part.height:
-                _draw(panel, *matrix(part, metric), agent, colours[agent])
+                steps, curves = matrix(part, metric)
+                _draw(panel, steps, curves, agent, colours[agent])
+                counts.add(len(curves))
         panel.set_title(task_label(task))
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(_millions)
@@ -77,8 +81,19 @@ def _panels(results: Results, metric: str, columns: int) -> "Figure":
         panel.set_visible(False)
     for panel in panels[::columns]:
         panel.set_ylabel(METRIC_LABELS.get(metric, metric))
+    figure.suptitle(_around_the_means(counts), fontsize="small")
     _legend(figure, panels, columns)
     return figure
+
+
+def _around_the_means(counts: set[int]) -> str:
+    """What the figure shows beside the means, given the numbers of seeds."""
+    said = []
+    if max(counts) >= FEW_SEEDS:
+        said.append("bands: 95% intervals of the mean over seeds")
+    if min(counts) < FEW_SEEDS:
+        said.append("thin lines: single seeds")
+    return "; ".join(said)
 
 
 def _draw(panel: "Axes", steps: np.ndarray, curves: np.ndarray, agent: str, colour: str) -> None:

@@ -140,6 +140,8 @@ def _picture(env: Any, readings: dict[str, Reading], frames: list[np.ndarray]) -
 
     maze = pocman_of(env).maze
     place = tuple(maze.position[food_cells(env)].T)
+    gains = {name: reading.accuracy - reading.chance for name, reading in readings.items()}
+    limit = max(float(np.abs(gain).max()) for gain in gains.values())
     with paper_style():
         figure = Figure(figsize=(8.4, 7.0), layout="constrained")
         layout = figure.add_gridspec(2, len(readings), height_ratios=(1.0, 1.15))
@@ -149,8 +151,8 @@ def _picture(env: Any, readings: dict[str, Reading], frames: list[np.ndarray]) -
         panels = [figure.add_subplot(layout[1, i]) for i in range(len(readings))]
         for panel, (name, reading) in zip(panels, readings.items(), strict=True):
             grid = np.full((maze.height, maze.width), np.nan)
-            grid[place] = reading.accuracy - reading.chance
-            image = panel.imshow(grid, cmap="PuOr_r", vmin=-0.4, vmax=0.4)
+            grid[place] = gains[name]
+            image = panel.imshow(grid, cmap="PuOr_r", vmin=-limit, vmax=limit)
             panel.set_title(
                 f"{agent_label(name)}\naccuracy {reading.accuracy.mean():.3f}, "
                 f"without memory {reading.chance.mean():.3f}"

@@ -18,11 +18,12 @@ import numpy as np
 import polars as pl
 
 from markovlens.agents.config import config_from
+from markovlens.agents.interval import Estimate, mean_interval
 from markovlens.experiments.labels import agent_colours, agent_label, in_order, task_label
 from markovlens.experiments.results import final_scores, matrix
 from markovlens.experiments.sources import Source, gather
-from markovlens.experiments.stats import FEW_SEEDS, Estimate, mean_interval
-from markovlens.experiments.tables import Row, table_comparison
+from markovlens.experiments.stats import FEW_SEEDS
+from markovlens.experiments.tables import CHOSEN_BY_THE_SAME, Row, table_comparison
 from markovlens.files import fill, write_text
 from markovlens.progress import Advance, silent
 
@@ -167,6 +168,10 @@ def _plain(values: Any) -> Any:
 def _summary(curves: pl.DataFrame) -> list[str]:
     n_runs, n_tasks = _n_runs(curves), curves["task"].n_unique()
     lines = [f"{n_runs} run{'s' * (n_runs > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}."]
+    swept = sorted(curves.filter(stage="sweep")["task"].unique())
+    if swept:
+        tasks = ", ".join(task_label(task) for task in swept)
+        lines.append(f"{tasks}: {CHOSEN_BY_THE_SAME}.")
     for row in table_comparison(curves):
         if row["difference"] is None:  # every run of one of them diverged
             continue
@@ -192,7 +197,8 @@ def _settings(curves: pl.DataFrame) -> list[dict[str, Any]]:
     read = [_whole_config(json.loads(options)) for options in settings["options"]]
     off = ("None", "False", "[]", "()")  # as texts, for 0 == False
     said = {k for options in read for k, v in options.items() if repr(v) not in off}
-    keys = sorted(said - {"env", "algo"})  # what is off or empty for all needs no column
+    # What is off or empty for all needs no column; the environment is the task.
+    keys = sorted(said - {"env"}, key=lambda name: (name != "algo", name))
     return [
         _cells({"task": task, "agent": agent} | {key: options.get(key) for key in keys})
         for (task, agent, _), options in zip(settings.iter_rows(), read, strict=True)
@@ -204,9 +210,10 @@ def _whole_config(options: dict[str, Any]) -> dict[str, Any]:
     if "env" not in options:
         return options
     try:
-        return asdict(config_from(options).resolve())
+        config = config_from(options).resolve()
     except ValueError:
         return options
+    return asdict(config) | ({"cell": None} if config.memory_cell == "none" else {})
 
 
 def _cells(row: Row) -> Row:
@@ -224,7 +231,7 @@ def _cell(value: Any) -> Any:
 
 def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[str, Any]]:
     from markovlens.envs.registry import is_gymnasium_id
-    from markovlens.experiments.episode import play
+    from markovlens.experiments.episode import PANEL_SIZE, record
 
     told = []
     for i, (task, agent, load) in enumerate(source.players):
@@ -236,7 +243,7 @@ def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[st
         spec = run.specs[index]
         if is_gymnasium_id(spec.config.env):  # stepped by Python: nothing here can draw it
             continue
-        episode = play(run, index, max_steps=max_steps)
+        episode = record(run, index, max_steps=max_steps)
         pictures = list(dict.fromkeys(moment.picture for moment in episode.moments))
         frames = {picture: i for i, picture in enumerate(pictures)}
         length = f"{len(episode.moments) - 1} steps" + ("" if episode.ended else " and more")
@@ -250,6 +257,7 @@ def _episodes(source: Source, max_steps: int, progress: Advance) -> list[dict[st
                     for c, lam in enumerate(lams[: spec.config.n_critics])
                 ],
                 "frames": [as_data_uri("image/webp", picture) for picture in pictures],
+                "size": {"frame": episode.size, "panel": PANEL_SIZE},
                 "moments": [
                     moment._asdict() | {"picture": None, "frame": frames[moment.picture]}
                     for moment in episode.moments

@@ -12,11 +12,10 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from markovlens.experiments.config import Agent, Experiment, Setting, Task, read_experiment
+from markovlens.experiments.config import Agent, Experiment, Setting, Stage, Task, read_experiment
 from markovlens.experiments.selection import best_setting
 from markovlens.experiments.stats import area_under_curve
 from markovlens.experiments.units import Unit, load_units
-from markovlens.files import write_parquet
 
 COLUMNS = (
     "stage",
@@ -81,15 +80,22 @@ class Results:
         """The runs to show: those with report seeds, or the sweep's best while there are none.
 
         Of a folder with an experiment, what that reports as it stands now. Elsewhere an agent that
-        was reported with several settings becomes several agents, named after them.
+        was reported with several settings becomes several agents, named after them. The column
+        `stage` says which of both they are, whatever they were once made for: see `shows`.
         """
         reported = self.curves.filter(pl.col("stage") == "report")
         if self.experiment is not None:
             current = self._reported_by(self.experiment)
             reported = current if current.height else reported
         if reported.height:
-            return told_apart(reported)
-        return _best_of_sweep(self.curves, self.experiment.score if self.experiment else "return")
+            return told_apart(reported).with_columns(stage=pl.lit("report"))
+        score = self.experiment.score if self.experiment else "return"
+        return _best_of_sweep(self.curves, score).with_columns(stage=pl.lit("sweep"))
+
+    @property
+    def shows(self) -> Stage:
+        """Whether `reported` is the report stage, or the best of the sweep by its own seeds."""
+        return "sweep" if "sweep" in self.reported["stage"] else "report"
 
     def _reported_by(self, experiment: Experiment) -> pl.DataFrame:
         """Without the settings and seeds that an earlier form of the experiment asked for."""
@@ -143,10 +149,6 @@ class Results:
             for setting, seeds in wanted.items()
             if seeds and seeds <= set(found.get(setting, {}))
         }
-
-    def save(self, path: str | Path) -> None:
-        """All curves as one small parquet file."""
-        write_parquet(path, self.curves)
 
 
 def told_apart(rows: pl.DataFrame) -> pl.DataFrame:
@@ -239,7 +241,14 @@ def _order(item: tuple[tuple[object, ...], pl.DataFrame]) -> tuple[str, int]:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    table = pl.read_parquet(path)
+    try:
+        table = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{path} cannot be read as parquet ({reason}): put a copy back, or delete it and run "
+            "the sweep again"
+        ) from None
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise ValueError(

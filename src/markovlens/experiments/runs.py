@@ -1,13 +1,12 @@
 """Training a unit of work, and boiling its metrics down to curves."""
 
-import json
 import time
 from collections.abc import Sequence
 
 import polars as pl
 
 from markovlens.experiments.claims import Claim
-from markovlens.experiments.units import Run, Unit
+from markovlens.experiments.units import PlannedRun, Unit
 from markovlens.experiments.worker import ClaimLost
 from markovlens.files import write_parquet
 
@@ -60,7 +59,10 @@ def train_unit(unit: Unit, claim: Claim) -> None:
 
 
 def curves_of(
-    runs: Sequence[Run], metrics: pl.DataFrame, diverged: Sequence[bool], points: int = POINTS
+    runs: Sequence[PlannedRun],
+    metrics: pl.DataFrame,
+    diverged: Sequence[bool],
+    points: int = POINTS,
 ) -> pl.DataFrame:
     """Metrics as curves of at most `points` points, with what was run in every row.
 
@@ -86,7 +88,7 @@ def curves_of(
             )
             .drop("row")
         )
-        what = run.to_json() | {"options": json.dumps(run.setting.options, sort_keys=True)}
+        what = run.to_json() | {"options": run.setting.options_text}
         known = [pl.lit(value).alias(name) for name, value in what.items()]
         curves.append(thin.select(*known, pl.all(), pl.lit(diverged[i]).alias("diverged")))
     return pl.concat(curves)

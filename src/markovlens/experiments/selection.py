@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from markovlens.experiments.stats import Estimate, mean_interval
+from markovlens.agents.interval import Estimate, mean_interval
 
 Setting = TypeVar("Setting")
 

@@ -1,6 +1,5 @@
 """What a report is made of: results folders, run folders, parquet files, in any mixture."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,17 +10,17 @@ import polars as pl
 
 from markovlens.agents.config import PPOConfig
 from markovlens.agents.folder import RunFolder
-from markovlens.agents.run import Run as TrainedRun
-from markovlens.agents.run import load_run
+from markovlens.agents.run import Run, load_run
 from markovlens.experiments.config import Setting
 from markovlens.experiments.results import Results, told_apart
 from markovlens.experiments.runs import curves_of
 from markovlens.experiments.tables import Row, table_budgets
-from markovlens.experiments.units import Run, Unit
+from markovlens.experiments.units import PlannedRun, Unit
 
 PICTURES = (".png", ".gif", ".webp")
 
-Load = Callable[[], tuple[TrainedRun, int]]
+Load = Callable[[], tuple[Run, int]]
+Loads = dict[tuple[str, str, str], Load]  # (task, agent, options) -> its first run
 
 
 class Player(NamedTuple):
@@ -47,7 +46,7 @@ def gather(paths: Sequence[Path]) -> Source:
     if not paths:
         raise ValueError("nothing to report: give results folders, run folders or parquet files")
     tables: list[pl.DataFrame] = []
-    loads: dict[tuple[str, str, str], Load] = {}  # (task, agent, options) -> its first run
+    loads: Loads = {}
     titles: list[str] = []
     pictures: list[Path] = []
     budgets: list[Row] = []
@@ -78,19 +77,13 @@ def find_players(results: Results) -> list[Player]:
     return _players(results.reported, _units(results.units))
 
 
-def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, dict[tuple[str, str, str], Load]]:
+def _run_folder(folder: RunFolder) -> tuple[pl.DataFrame, Loads]:
     specs, metrics = folder.specs(), folder.metrics()
     if metrics is None or not metrics.height:
         raise ValueError(f"{folder.path} has no metrics yet: train further, then report")
-    runs = [Run("report", _setting(spec.config), spec.seed) for spec in specs]
-    loads: dict[tuple[str, str, str], Load] = {}
-    for i, run in enumerate(runs):
-        options = json.dumps(run.setting.options, sort_keys=True)
-        loads.setdefault(
-            (run.setting.task, run.setting.agent, options), partial(_open, folder.path, i)
-        )
+    runs = [PlannedRun("report", _setting(spec.config), spec.seed) for spec in specs]
     diverged = folder.meta().get("diverged", [False] * len(runs))
-    return curves_of(runs, metrics, diverged), loads
+    return curves_of(runs, metrics, diverged), _loads(folder.path, runs)
 
 
 def _setting(config: PPOConfig) -> Setting:
@@ -98,22 +91,29 @@ def _setting(config: PPOConfig) -> Setting:
     return Setting(config.env, agent, asdict(config))
 
 
-def _units(units: Sequence[Unit]) -> dict[tuple[str, str, str], Load]:
-    loads: dict[tuple[str, str, str], Load] = {}
+def _units(units: Sequence[Unit]) -> Loads:
+    loads: Loads = {}
     for unit in units:
         if unit.done and unit.run_folder.exists():
-            for i, run in enumerate(unit.runs):
-                options = json.dumps(run.setting.options, sort_keys=True)
-                key = (run.setting.task, run.setting.agent, options)
-                loads.setdefault(key, partial(_open, unit.run_folder, i))
+            loads = _loads(unit.run_folder, unit.runs) | loads
     return loads
 
 
-def _open(path: Path, index: int) -> tuple[TrainedRun, int]:
+def _loads(folder: Path, runs: Sequence[PlannedRun]) -> Loads:
+    """How to open the runs in a run folder, the first of each setting."""
+    loads: Loads = {}
+    for i, run in enumerate(runs):
+        setting = run.setting
+        key = (setting.task, setting.agent, setting.options_text)
+        loads.setdefault(key, partial(_open, folder, i))
+    return loads
+
+
+def _open(path: Path, index: int) -> tuple[Run, int]:
     return load_run(path), index
 
 
-def _players(curves: pl.DataFrame, loads: dict[tuple[str, str, str], Load]) -> list[Player]:
+def _players(curves: pl.DataFrame, loads: Loads) -> list[Player]:
     shown = curves.select("task", "agent", "options").unique(maintain_order=True)
     found = []
     for task, agent, options in shown.sort("task", "agent").iter_rows():

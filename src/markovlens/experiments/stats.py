@@ -1,4 +1,4 @@
-"""What a handful of seeds says: means, intervals, areas, and how sure a difference is.
+"""What a handful of seeds says: differences, areas, and how sure they are.
 
 Everything here works on final scores or learning curves, with seeds on the first axis.
 """
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from markovlens.agents.interval import Estimate
-from markovlens.agents.interval import mean_interval as mean_interval
 
 FEW_SEEDS = 5  # with fewer, an interval is so wide that pictures show the seeds instead
 

@@ -8,7 +8,7 @@ from markovlens.agents.host import closing, problem
 from markovlens.experiments.config import Experiment, Setting, Stage, read_experiment
 from markovlens.experiments.executors import Executor, LocalExecutor
 from markovlens.experiments.results import Results
-from markovlens.experiments.units import Run, Unit, plan
+from markovlens.experiments.units import PlannedRun, Unit, plan
 from markovlens.experiments.worker import error_file
 from markovlens.files import write_json, write_text
 from markovlens.progress import Advance, silent
@@ -47,11 +47,13 @@ def sweep(
 
     Example: `sweep("my-experiment.toml", "results/mine")`.
     """
+    if batch < 1:
+        raise ValueError(f"at least one run must train at a time, got {batch}")
     experiment, results = read_experiment(file, scale).only(tasks, agents), Path(out)
     executor = LocalExecutor() if executor is None else executor
     units: list[Unit] = []
     failed: list[Unit] = []
-    _check_problems(experiment)
+    _check_problems(file, experiment)
     if tuple(stages) == ("sweep",) and not experiment.candidates():
         raise ValueError(f"{file}: there is nothing to sweep: no agent has a grid")
     keep_experiment(Path(file), scale, results)
@@ -68,16 +70,20 @@ def sweep(
     return Outcome(tuple(units), tuple(failed))
 
 
-def _check_problems(experiment: Experiment) -> None:
+def _check_problems(file: str | Path, experiment: Experiment) -> None:
     """An environment that cannot be made for some agent is found out now, not after the others."""
     settings = experiment.candidates()
     settings += filter(
         None, (experiment.given(t, a) for t in experiment.tasks for a in experiment.agents)
     )
-    structures = {repr(config.structure()): config for config in (s.config for s in settings)}
-    for config in structures.values():
-        with closing(problem(config, 0, None)):
-            pass
+    structures = {repr(setting.config.structure()): setting for setting in settings}
+    for setting in structures.values():
+        try:
+            with closing(problem(setting.config, 0, None)):
+                pass
+        except (ValueError, OSError) as error:
+            where = f"{file}: task {setting.task!r}, agent {setting.agent!r}"
+            raise ValueError(f"{where}: {error}") from error
 
 
 def _after(steps: int, progress: Advance) -> Advance:
@@ -99,14 +105,14 @@ def total_steps(experiment: Experiment, stages: Sequence[Stage]) -> int:
     return total
 
 
-def runs_of(experiment: Experiment, stage: Stage, results: Path) -> list[Run]:
+def runs_of(experiment: Experiment, stage: Stage, results: Path) -> list[PlannedRun]:
     """Every run that a stage consists of; the report's depend on what the sweep found."""
     if stage == "sweep":
         settings = experiment.candidates()
     else:
         settings = _settings_to_report(experiment, results)
     return [
-        Run(stage, setting, seed)
+        PlannedRun(stage, setting, seed)
         for setting in settings
         for seed in experiment.task(setting.task).seeds(stage)
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from markovlens.agents.interval import mean_interval
 from markovlens.experiments.config import Experiment
 from markovlens.experiments.labels import agent_label, in_order, task_label
 from markovlens.experiments.results import Results, final_scores, n_diverged
@@ -16,12 +17,14 @@ from markovlens.experiments.selection import best_setting, equal_budget
 from markovlens.experiments.stats import (
     difference_interval,
     interquartile_mean,
-    mean_interval,
     probability_of_improvement,
     stratified_bootstrap,
 )
 
 Row = dict[str, Any]
+
+# What is to be said of scores before the report stage: see `Results.shows`.
+CHOSEN_BY_THE_SAME = "the sweep's best settings on the seeds that chose them, not on fresh ones"
 
 
 def table_hyperparameters(experiment: Experiment) -> list[Row]:

@@ -26,7 +26,7 @@ from markovlens.files import write_json
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One setting, trained once."""
 
     stage: Stage
@@ -49,9 +49,9 @@ class Run:
         }
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> "Run":
+    def from_json(data: dict[str, Any]) -> "PlannedRun":
         setting = Setting(data["task"], data["agent"], data["options"])
-        return Run(data["stage"], setting, data["seed"])
+        return PlannedRun(data["stage"], setting, data["seed"])
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Unit:
     """Runs that share all but numbers, and so train together."""
 
     folder: Path
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
 
     @property
     def name(self) -> str:
@@ -105,7 +105,7 @@ def _load(results: Path) -> Iterator[Unit]:
     for path in (results / "units").glob("*/unit.json"):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            yield Unit(path.parent, tuple(Run.from_json(run) for run in data["runs"]))
+            yield Unit(path.parent, tuple(PlannedRun.from_json(run) for run in data["runs"]))
         except (ValueError, KeyError) as error:
             raise ValueError(
                 f"{path} is not a unit of work this version can read ({error!r}); "
@@ -113,19 +113,17 @@ def _load(results: Path) -> Iterator[Unit]:
             ) from error
 
 
-def plan(results: Path, runs: Iterable[Run], batch: int) -> list[Unit]:
+def plan(results: Path, runs: Iterable[PlannedRun], batch: int) -> list[Unit]:
     """The units that hold `runs`: those already planned, and new ones of at most `batch` runs.
 
     Runs go together if their settings have the same structure. Safe to call from several
     processes at once.
     """
-    if batch < 1:
-        raise ValueError(f"at least one run must train at a time, got {batch}")
     with claimed(results / "claims", "plan"):
         wanted = {run.key: run for run in runs}
         before = load_units(results)
         held = {run.key for unit in before for run in unit.runs}
-        groups: dict[str, list[Run]] = {}
+        groups: dict[str, list[PlannedRun]] = {}
         for key, run in wanted.items():
             if key not in held:
                 structure = json.dumps(run.setting.config.structure(), sort_keys=True, default=str)
@@ -136,13 +134,13 @@ def plan(results: Path, runs: Iterable[Run], batch: int) -> list[Unit]:
         return [unit for unit in load_units(results) if any(run.key in wanted for run in unit.runs)]
 
 
-def _even_parts(runs: list[Run], most: int) -> list[list[Run]]:
+def _even_parts(runs: list[PlannedRun], most: int) -> list[list[PlannedRun]]:
     """As few parts as `most` allows, of nearly equal size."""
     n = -(-len(runs) // most)
     return [runs[i * len(runs) // n : (i + 1) * len(runs) // n] for i in range(n)]
 
 
-def _write(results: Path, runs: tuple[Run, ...]) -> None:
+def _write(results: Path, runs: tuple[PlannedRun, ...]) -> None:
     digest = hashlib.sha256("\n".join(run.key for run in runs).encode()).hexdigest()[:12]
     first = runs[0]
     name = f"{first.stage}-{first.setting.task}-{first.setting.agent}-{digest}".replace("/", "-")

@@ -22,16 +22,22 @@ function short(x) {
   return digits(x, 4);
 }
 
-/* Round values between low and high, each with a text that tells it from the next one. */
+/* Round values between low and high, each with a text that tells it from the next one; all of them
+   in thousands, in millions, or as they are. */
 function ticks(low, high, about) {
   const rough = (high - low) / about || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
-  const large = Math.max(Math.abs(low), Math.abs(high)) >= 1e4;
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const [unit, letter] = size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];
+  const decimals = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));
+  const text = (value) => {
+    const digits = (value / unit).toFixed(decimals);
+    return letter && Number(digits) ? Number(digits) + letter : letter ? "0" : digits;
+  };
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i += 1)
-    found.push([i * step, large ? short(i * step) : (i * step).toFixed(decimals)]);
+    found.push([i * step, text(i * step)]);
   return found;
 }
 
@@ -43,9 +49,9 @@ function range(values) {
   return [low - room, high + room];
 }
 
-/* A plot area with axes: where x and y go on it. */
-function frame(width, height, [x0, x1], [y0, y1]) {
-  const box = { left: 46, right: width - 10, top: 8, bottom: height - 24 };
+/* A plot area with axes, x labelled: where x and y go on it. */
+function frame(width, height, [x0, x1], [y0, y1], label) {
+  const box = { left: 46, right: width - 10, top: 8, bottom: height - 42 };
   const x = (v) => box.left + ((v - x0) / (x1 - x0)) * (box.right - box.left);
   const y = (v) => box.bottom - ((v - y0) / (y1 - y0)) * (box.bottom - box.top);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
@@ -56,6 +62,8 @@ function frame(width, height, [x0, x1], [y0, y1]) {
   for (const [t, text] of ticks(x0, x1, Math.max(3, width / 110))) {
     svg.append(make("text", { x: x(t), y: box.bottom + 17, "text-anchor": "middle" }, text));
   }
+  const middle = (box.left + box.right) / 2;
+  svg.append(make("text", { class: "label", x: middle, y: height - 6, "text-anchor": "middle" }, label));
   return { svg, x, y, box };
 }
 
@@ -80,10 +88,10 @@ function drawCurves(card, task, metric) {
   const lines = Object.entries(task.curves[metric] || {}).filter(([a]) => !state.hidden.has(a));
   card.querySelector("svg")?.remove();
   if (!lines.length) return;
-  const width = Math.max(260, card.clientWidth - 26), height = Math.min(360, Math.max(190, width * 0.55));
+  const width = Math.max(260, card.clientWidth - 26), height = Math.min(378, Math.max(208, width * 0.55 + 18));
   const ys = lines.flatMap(([, l]) => (state.single || l.few ? l.seeds.flat() : [...l.mean, ...l.low, ...l.high]));
   const last = Math.max(...lines.map(([, l]) => l.steps.at(-1)));
-  const { svg, x, y, box } = frame(width, height, [0, last], range(ys));
+  const { svg, x, y, box } = frame(width, height, [0, last], range(ys), "environment steps");
   for (const [name, line] of lines) {
     const colour = agents.get(name).colour;
     if (state.single || line.few) {
@@ -133,19 +141,20 @@ function drawFinals(card, task) {
   card.querySelector("svg")?.remove();
   const shown = task.finals.filter((f) => !state.hidden.has(f.agent));
   if (!shown.length) return;
-  const width = Math.max(260, card.clientWidth - 26), row = 46, height = shown.length * row + 30;
+  const width = Math.max(260, card.clientWidth - 26), row = 66, height = shown.length * row + 30;
   const all = shown.flatMap((f) => (f.few ? f.scores : [...f.scores, f.low, f.high]));
   const [x0, x1] = range(all);
   const left = 12, x = (v) => left + ((v - x0) / (x1 - x0)) * (width - 2 * left);
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
-  for (const [t, text] of ticks(x0, x1, width / 100)) {
+  for (const [t, text] of ticks(x0, x1, Math.max(4, width / 100))) {
     svg.append(make("line", { class: "axis", x1: x(t), x2: x(t), y1: 0, y2: height - 22 }));
     svg.append(make("text", { x: x(t), y: height - 6, "text-anchor": "middle" }, text));
   }
   shown.forEach((f, i) => {
-    const { colour, label } = agents.get(f.agent), y = i * row + 32;
+    const { colour, label } = agents.get(f.agent), y = i * row + 52;
     const spread = f.low === null ? "one seed" : `[${short(f.low)}, ${short(f.high)}], ${f.scores.length} seeds`;
-    svg.append(make("text", { x: left, y: y - 14 }, `${label}: ${short(f.mean)} ${spread}`));
+    svg.append(make("text", { class: "name", x: left, y: y - 32 }, `${label}: ${short(f.mean)}`));
+    svg.append(make("text", { class: "spread", x: left, y: y - 15 }, spread));
     if (!f.few) svg.append(make("line", { x1: x(f.low), x2: x(f.high), y1: y, y2: y, stroke: colour, "stroke-width": 3 }));
     for (const s of f.scores) svg.append(make("circle", { cx: x(s), cy: y, r: 3, fill: colour, opacity: 0.45 }));
     svg.append(make("circle", { cx: x(f.mean), cy: y, r: 5.5, fill: colour, stroke: "var(--card)", "stroke-width": 1.5 }));
@@ -193,7 +202,7 @@ function show(at) {
   const { episode } = player;
   player.at = Math.max(0, Math.min(episode.moments.length - 1, at));
   const moment = episode.moments[player.at];
-  byId("frame").src = episode.frames[moment.frame];
+  byId("frame").src = byId("panel").src = episode.frames[moment.frame];
   byId("frame").alt = `step ${player.at}`;
   byId("seek").value = player.at;
   byId("clock").textContent = `${player.at} / ${episode.moments.length - 1}`;
@@ -213,11 +222,11 @@ function show(at) {
 
 function drawValues() {
   const { episode, at } = player, parent = byId("values");
-  const width = Math.max(220, parent.clientWidth), height = 120;
+  const width = Math.max(220, parent.clientWidth), height = 138;
   const n = episode.moments.length, critics = episode.moments[0].values.length;
   const xs = episode.moments.map((_, i) => i);
   const ys = [...Array(critics).keys()].map((c) => episode.moments.map((m) => (m.values ? m.values[c] : null)));
-  const { svg, x, y, box } = frame(width, height, [0, Math.max(1, n - 1)], range(ys.flat()));
+  const { svg, x, y, box } = frame(width, height, [0, Math.max(1, n - 1)], range(ys.flat()), "step of the episode");
   const colours = ["var(--accent)", "#d55e00"];
   ys.forEach((line, c) => svg.append(make("path", { d: path(xs, line, x, y), fill: "none", stroke: colours[c], "stroke-width": 1.6 })));
   svg.append(make("line", { class: "cursor", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom }));
@@ -245,6 +254,10 @@ function play(on) {
 function open(index) {
   play(false);
   player.episode = data.episodes[index];
+  const { frame, panel } = player.episode.size;  // where the screen is narrow, the two come apart
+  byId("frame").style.setProperty("--game", `${frame[0] - panel[0]} / ${frame[1]}`);
+  byId("panel").style.width = `${panel[0]}px`;
+  byId("panel").style.height = `${panel[1]}px`;
   byId("seek").max = player.episode.moments.length - 1;
   show(0);
 }
