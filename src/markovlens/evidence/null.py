@@ -1,5 +1,8 @@
 """The test for discrete observations: data against replays of their own effective MDP."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -8,7 +11,7 @@ from markovlens.evidence.discrete import Discrete
 from markovlens.evidence.estimate import estimate
 from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.interval import Size, size
-from markovlens.evidence.tabular import final_values, gaps_of, replications_at_once
+from markovlens.evidence.tabular import Gaps, final_values, gaps_of, replications_at_once
 from markovlens.progress import Advance, silent
 
 # What is seen once is followed by the same in every copy: nothing could differ there.
@@ -29,7 +32,7 @@ def tabular_evidence(
     voice is what the data's loudest has to beat. Actions that are too many to be counted with each
     observation are not looked at: the values are then those of observations.
     """
-    by_action = _seen_often(data.moves.pair[data.moves.of_step])
+    by_action = len(data.reward) >= SEEN_OFTEN * data.moves.n_pairs
     data = data if by_action else data.without_actions()
     gamma, replications = settings.gamma, settings.replications
     rewards = settings.rewards and bool(data.moves.luck.any())
@@ -51,42 +54,73 @@ def tabular_evidence(
             of_kind.append(gaps.louder(simulator.too_quiet, simulator.too_quiet_by_pair))
         advance((done + n) / replications)
 
-    # Each voice: its scores on the data and on every copy, its size, and who carries it.
-    scores, sizes, shares = [], [], []
-    for kind, of_kind in zip(kinds, found, strict=True):
-        visits = np.concatenate([gaps.visits for gaps in of_kind])
-        voices = [(np.concatenate([gaps.total for gaps in of_kind]), visits.sum((1, 2)))]
-        if kind is not None:
-            by_memory = np.concatenate([gaps.by_memory for gaps in of_kind])
-            voices.append((by_memory, _comparisons(visits)))
-        for total, terms in voices:
-            norm = _norm(total, visits, terms)
-            scores.append(np.maximum(_score(norm), _score(_standardised(total))))
-            sizes.append(_null_size(total, visits, settings.level))
-            shares.append(_excess_shares(total, visits, data))
-    scores_of_all = np.array(scores)  # [voices, 1 + replications]
-    winner = int(np.argmax(scores_of_all[:, 0]))
+    voices = [
+        voice
+        for kind, gaps in enumerate(found)
+        for voice in _voices(data, kind, gaps, settings.level)
+    ]
+    scores_of_all = np.array([voice.scores for voice in voices])  # [voices, 1 + replications]
+    winner = voices[int(np.argmax(scores_of_all[:, 0]))]
 
-    def p_value(voices: Float[np.ndarray, "v R"]) -> float:
-        loudest = voices.max(axis=0)
+    def p_value(scores: Float[np.ndarray, "v R"]) -> float:
+        loudest = scores.max(axis=0)
         return float((1 + (loudest[1:] >= loudest[0]).sum()) / (1 + replications))
 
+    unpaid = np.array([voice.kind <= settings.probes for voice in voices])
     own, plain_copies = found[0][0], np.concatenate([gaps.mean for gaps in found[0][1:]])
     discrepancy, by_observation = estimate(data, observed, own, plain_copies, settings, rng)
     return Evidence(
         discrepancy=discrepancy,
         hypothesis=HYPOTHESIS,
         p_value=p_value(scores_of_all),
-        remembered=sizes[winner].value,
-        upper=max(discrepancy.upper, *(found.upper for found in sizes)),
-        revealed_by="values" if winner == 0 else "memory",
-        shares=by_observation if winner == 0 else shares[winner],
+        remembered=winner.size.value,
+        upper=max(discrepancy.upper, *(voice.size.upper for voice in voices)),
+        revealed_by="values" if winner.kind == 0 else "memory",
+        shares=by_observation if winner.kind == 0 else winner.shares,
         scale=spread(returns),
         thin=not _seen_often(data.observation),
         by_action=by_action,
         rewards=rewards,
-        p_without_rewards=p_value(scores_of_all[: 1 + 2 * settings.probes]) if rewards else None,
+        p_without_rewards=p_value(scores_of_all[unpaid]) if rewards else None,
     )
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """One statistic, of the data and of every copy."""
+
+    kind: int  # 0 is without memory, others are the number of the probe
+    scores: Float[np.ndarray, "1+R"]  # of the data, then of the copies
+    size: Size
+    shares: dict[str, float]  # who carries it
+
+
+def _voices(data: Discrete, kind: int, gaps: list[Gaps], level: float) -> Iterator[_Voice]:
+    """What differs with a memory, or without one, by action and for all actions together.
+
+    Together they are heard better where actions are many and make little difference.
+    """
+    total, visits, by_memory = (
+        np.concatenate([getattr(of_some, name) for of_some in gaps])
+        for name in ("total", "visits", "by_memory")
+    )
+    cell = data.moves.observation  # of each pair
+    tables = [(cell, total, visits, by_memory)]
+    if data.n_actions > 1:
+        cells, first = np.unique(cell, return_index=True)
+        together = [np.add.reduceat(x, first, axis=1) for x in (total, visits, by_memory)]
+        tables.append((cells, together[0], together[1], together[2]))
+    for cell, total, visits, by_memory in tables:
+        parts = [(total, visits.sum((1, 2)))]
+        parts += [(by_memory, _comparisons(visits))] if kind > 0 else []
+        for part, terms in parts:
+            norm = _norm(part, visits, terms)
+            yield _Voice(
+                kind=kind,
+                scores=np.maximum(_score(norm), _score(_standardised(part))),
+                size=_null_size(part, visits, level),
+                shares=_excess_shares(part, visits, cell, data),
+            )
 
 
 def _seen_often(kind: Int[np.ndarray, "N"]) -> bool:
@@ -138,9 +172,11 @@ def _null_size(total: np.ndarray, visits: np.ndarray, level: float) -> Size:
     return size(square, mean[0], noise, weights, level)
 
 
-def _excess_shares(total: np.ndarray, visits: np.ndarray, data: Discrete) -> dict[str, float]:
+def _excess_shares(
+    total: np.ndarray, visits: np.ndarray, cell: Int[np.ndarray, "P"], data: Discrete
+) -> dict[str, float]:
     """Each observation's part in the squared discrepancy, beyond what the copies show."""
     parts = (total**2 / np.maximum(visits, 1.0)).sum(2)
     excess = parts[0] - parts[1:].mean(0)
-    by_observation = np.bincount(data.moves.observation, excess, data.n_observations)
+    by_observation = np.bincount(cell, excess, data.n_observations)
     return shares_of(by_observation, data.names)
