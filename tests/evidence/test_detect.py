@@ -10,10 +10,11 @@ from markovlens.evidence import continuous, copies, inputs, lstd, tabular
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.detect import detect
 from markovlens.evidence.discrete import discretise
-from markovlens.evidence.finding import Settings
+from markovlens.evidence.finding import Evidence, Settings
+from markovlens.evidence.interval import Size
 from markovlens.evidence.null import tabular_evidence
 from markovlens.evidence.plot import COLOURS, plot_detection
-from markovlens.evidence.stacking import Stack
+from markovlens.evidence.stacking import PRESENT, Stack
 from markovlens.evidence.trajectories import Trajectories
 from tests.evidence.cases import drifting_points, random_chain, sample_chain
 
@@ -504,3 +505,69 @@ def test_copies_are_as_noisy_as_the_data():
         found.append([noise[0], noise[1] * simulator.too_quiet**2])
     own, of_copies = np.mean(found, axis=0)
     assert own == pytest.approx(of_copies, rel=0.2)  # by a third larger without the factor
+
+
+def busy(rng, n_observations: int, n_actions: int, steps: int) -> Trajectories:
+    """An MDP in which most actions do the same; the pay is noisy."""
+    observation, action = np.zeros(steps, dtype=int), rng.integers(0, n_actions, steps)
+    pushed = rng.random(steps) < 0.2
+    over = rng.random(steps) < 0.05
+    for t in range(steps - 1):
+        after = (observation[t] + 1 + action[t] % 2 + pushed[t]) % n_observations
+        observation[t + 1] = rng.integers(n_observations) if over[t] else after
+    mean = rng.normal(size=(n_observations, n_actions))
+    reward = mean[observation, action] + rng.normal(size=steps)
+    return Trajectories(observation, action, reward, over)
+
+
+@pytest.mark.parametrize("sizes", [(20, 50, 5000), (10, 200, 5000), (3, 1000, 4000)])
+def test_many_actions_are_not_taken_for_something_hidden(sizes):
+    """A few visits to every pair, or hardly any."""
+    rejected = 0
+    for seed in range(4):
+        found = detect(busy(np.random.default_rng(seed), *sizes), 0.95, frames=0, **QUICK)
+        rejected += found.markov is False
+    assert rejected <= 1
+    few = sizes[2] < 5 * sizes[0] * sizes[1]
+    assert any("actions are of so many kinds" in note for note in found.notes) == few
+
+
+def test_late_actions_are_told_by_the_actions():
+    """What is done takes effect two steps later: two actions are all there is to remember."""
+    rng = np.random.default_rng(0)
+    action = rng.integers(0, 2, 6000)
+    cut = np.arange(6000) % 30 == 29
+    at = np.zeros(6000)
+    for t in range(5999):
+        late = action[t - 2] if t % 30 >= 2 else 0
+        at[t + 1] = 0.0 if cut[t] else 0.8 * at[t] + late - 0.5 + 0.1 * rng.normal()
+    data = Trajectories(at[:, None], action, -np.abs(at), np.zeros(6000, dtype=bool), cut)
+    found = detect(data, gamma=0.9, frames=3)
+    assert found.advice == "2 frames and the 2 previous actions suffice"
+
+
+def test_what_suffices_also_does_with_more_beside_it(monkeypatch):
+    """A stack that seems to suffice does not if one that holds it is rejected."""
+    p_values = {Stack(1, 1): 0.5, Stack(1, 1, 1): 0.001}
+
+    def ask(question, stack=PRESENT, advance=None):
+        none = Size(0.0, (0.0, 0.0), 0.0)
+        p = p_values.get(stack, 0.001)
+        return Evidence(none, "", p, 0.0, 0.0, "memory", {}, 1.0, rewards=True, p_without_rewards=p)
+
+    monkeypatch.setattr("markovlens.evidence.detect._Question.ask", ask)
+    data = delayed(np.random.default_rng(0), 600, 2)
+    data = data.replace(action=np.arange(len(data)) % 2)
+    found = detect(data, gamma=0.9, frames=1, **QUICK)
+    assert [remedy.markov for remedy in found.remedies] == [False, False]
+    p_values[Stack(1, 1, 1)] = 0.04  # as happens by chance
+    found = detect(data, gamma=0.9, frames=1, **QUICK)
+    assert [remedy.markov for remedy in found.remedies] == [True, False]
+
+
+def test_whole_numbers_of_too_many_kinds_may_be_quantities():
+    rng = np.random.default_rng(0)
+    at = rng.integers(-400, 400, 1200)
+    data = Trajectories(at, rng.integers(0, 2, 1200), at / 100.0, np.arange(1200) % 20 == 19)
+    found = detect(data, gamma=0.9, frames=0, **QUICK)
+    assert any("if these are quantities" in note for note in found.notes)
