@@ -219,3 +219,16 @@ def test_moves_are_distributions(tmaze, short):
 def test_memory_states_are_counted(tmaze):
     with pytest.raises(ValueError, match=r"whole one: got 2\.0"):
         learn_memory(tmaze, 2.0)
+
+
+def test_a_restart_that_diverged_is_not_the_best(tmaze, monkeypatch):
+    short = {"memory_steps": 2, "policy_steps": 2, "n_policies": 2}
+
+    def returns(run):
+        return np.array([np.nan, 1.0, 2.0]) if len(run.restart) == 3 else np.array([2.0])
+
+    monkeypatch.setattr(MemoryRun, "returns", returns)
+    assert learn_memory(tmaze, 2, restarts=3, polish_steps=1, **short).restart == 2
+    monkeypatch.setattr(MemoryRun, "returns", lambda run: np.array([np.nan]))
+    with pytest.raises(ValueError, match=r"learning diverged with seed 0: .*lower learning_rate"):
+        learn_memory(tmaze, 2, **short)

@@ -166,15 +166,27 @@ def test_counts_give_numbered_names():
     assert float(pomdp.gamma) == 0.1
 
 
-def test_the_preamble_comes_in_any_order_and_names_may_look_like_keywords():
+def test_the_preamble_comes_in_any_order():
     text = (
-        "observations: T O\nactions: start\nstates:\n R # one\n values # two\n"
-        "start include: values\ndiscount: 0.25 T: start : * : R 1 O: * : * : O 1"
+        "observations: t o\nactions: begin\nstates:\n r # one\n value # two\n"
+        "start include: value\ndiscount: 0.25 T: begin : * : r 1 O: * : * : o 1"
     )
     pomdp = parse_pomdp(text)
-    assert pomdp.states == ("R", "values")
-    assert pomdp.observations == ("T", "O")
+    assert pomdp.states == ("r", "value")
+    assert pomdp.observations == ("t", "o")
     assert np.asarray(pomdp.p0).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("states: a b\nstart uniform\nactions: x", "2:1: got 'start'"),
+        ("observations: p q\nT x identity\nT: * uniform", "2:1: got 'T'"),
+    ],
+)
+def test_a_forgotten_colon_does_not_make_names_of_a_statement(text, place):
+    with pytest.raises(ValueError, match=f"{place}, expected the name .* ':' missing"):
+        parse_pomdp(text)
 
 
 def test_rows_nearly_one_are_normalised():

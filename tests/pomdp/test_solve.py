@@ -236,6 +236,32 @@ def test_a_discount_near_one_is_no_harder(name):
     np.testing.assert_allclose(*per_step, rtol=0.01)
 
 
+def test_what_nobody_does_may_cost_any_amount():
+    """The bounds are as near as was asked for, whatever a forbidden action costs."""
+    base = small_pomdp(3, gamma=0.95)
+    T, R = np.asarray(base.T), np.asarray(base.R)
+    for cost in (1e6, 1e13):
+        arrays = np.concatenate([T, T[:1]]), np.column_stack([R, np.full(4, -cost)])
+        solution = solve(Pomdp(*arrays, base.Phi, base.p0, 0.95))
+        assert solution.converged
+        assert solution.gap <= 1.01e-3 * abs(solution.lower)
+
+
+def test_states_are_told_apart_whatever_else_is_paid():
+    costly = Pomdp(np.full((2, 2, 2), 0.5), [[1.0, -1e13], [0.0, -1e13]], np.eye(2), [1, 0], 0.9)
+    solution = solve(costly)
+    np.testing.assert_allclose([solution.lower, solution.upper], 5.5)
+
+
+def test_the_upper_bound_holds_very_near_to_one():
+    """Going to and fro is worth 1 + 1e-3 a step, staying 1."""
+    gamma = 1.0 - 1e-9
+    T = [[[1, 0], [1, 0]], [[0, 1], [1, 0]]]
+    pomdp = Pomdp(T, np.array([[1.0, 1.501], [0.5, 1.501]]), np.eye(2), [1, 0], gamma)
+    to_and_fro = 1.501 / (1.0 - gamma)
+    assert solve(pomdp, tol=1e-6).upper >= to_and_fro * (1.0 - 1e-9)
+
+
 def test_time_is_a_limit_too():
     solution = solve(library.load("network"), time=1e-9)
     assert not solution.converged

@@ -81,3 +81,19 @@ def test_states_count_however_short_sighted_one_is():
     assert ml.explain(ml.library.tmaze(gamma=0.0), ml.random_policy(ml.library.tmaze())).case == (
         "projected away"
     )
+
+
+def test_ends_that_look_alike_confuse_nobody():
+    T = np.array([[[0, 1, 0], [0, 1, 0], [0, 0, 1]], [[0, 0, 1], [0, 1, 0], [0, 0, 1]]], float)
+    R, Phi = [[1, -1], [0, 0], [0, 0]], [[1, 0], [0, 1], [0, 1]]
+    assert is_block_mdp(ml.Pomdp(T, R, Phi, [1, 0, 0], 0.9))
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.99999, 0.9999999])
+def test_rounding_near_gamma_one_explains_nothing(gamma):
+    """Parity Check for ever, with something paid at each step: its discrepancy is still zero."""
+    check = ml.library.load("parity_check")
+    T = np.asarray(check.T).copy()
+    T[:, np.asarray(check.terminal)] = np.asarray(check.p0)
+    pomdp = ml.Pomdp(T, np.asarray(check.R) + 1.0, check.Phi, check.p0, gamma)
+    assert ml.explain(pomdp, ml.random_policy(pomdp)).case == "projected away"

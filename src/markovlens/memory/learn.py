@@ -128,6 +128,12 @@ def _results(run: MemoryRun) -> list[LearnedMemory]:
     policy, memory = jax.nn.softmax(run.logits.policy), jax.nn.softmax(run.logits.memory)
     revealing = jax.nn.softmax(run.revealing)
     returns, discrepancies = run.returns(), run.discrepancies()
+    if not np.isfinite(returns).all():
+        seed = run.seeds[int(np.argmin(np.isfinite(returns)))]
+        raise ValueError(
+            f"learning diverged with seed {seed}: its return is not finite; lower learning_rate, "
+            f"which is {run.config.learning_rate:g}"
+        )
     history = {name: np.array(rows) for name, rows in run.history.items()}
     return [
         LearnedMemory(

@@ -173,7 +173,8 @@ class MemoryRun:
 
     def _keep_best_restarts(self) -> None:
         returns = self.returns().reshape(len(self.seeds), -1)
-        kept = np.arange(len(self.seeds)) * returns.shape[1] + returns.argmax(axis=1)
+        best = np.where(np.isfinite(returns), returns, -np.inf).argmax(axis=1)
+        kept = np.arange(len(self.seeds)) * returns.shape[1] + best
         self.logits = jax.tree.map(lambda x: x[kept], self.logits)
         self.revealing, self.restart = self.revealing[kept], self.restart[kept]
         self.initial_discrepancy = self.initial_discrepancy[kept]

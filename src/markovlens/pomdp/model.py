@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from markovlens.precision import as_float64, in_float64, is_traced
 
+STAYS = 1e-12  # how far from 1 the probability of staying may be rounded
 ROW_SUM_TOLERANCE = 1e-6
 EXACT_ENOUGH = 1e-12  # a row this close to 1 is left as it is, so that reading undoes writing
 
@@ -94,8 +95,7 @@ class Pomdp(eqx.Module):
     def terminal(self) -> Bool[Array, "S"]:
         """States that no action leaves and that pay nothing: the episode is over there."""
         with jax.enable_x64(True):
-            stays = jnp.diagonal(self.T, axis1=1, axis2=2) > 1.0 - 1e-12
-            return stays.all(axis=0) & (self.R == 0.0).all(axis=1)
+            return never_left(self.T) & (self.R == 0.0).all(axis=1)
 
     def __repr__(self) -> str:
         sizes = (
@@ -155,6 +155,11 @@ def _names(kind: str, names: Sequence[str] | None, expected: int, prefix: str) -
             raise ValueError(f"{kind} names must differ, but {name!r} appears twice")
         seen.add(name)
     return names
+
+
+def never_left(T: Any) -> Any:
+    """Which states no action leaves, [S]; `T[a, s, s']` of NumPy or JAX."""
+    return (T.diagonal(axis1=1, axis2=2) > 1.0 - STAYS).all(axis=0)
 
 
 def _check_shapes(T: Array, R: Array, Phi: Array, p0: Array, gamma: Array) -> None:

@@ -11,11 +11,12 @@ from jaxtyping import Array, Float, Int
 
 from markovlens.pomdp.beliefs import BeliefPolicy
 from markovlens.pomdp.model import Pomdp
+from markovlens.pomdp.solver.initial import largest_pay
 from markovlens.pomdp.solver.lump import lump
 from markovlens.pomdp.solver.search import Bounds, Search
 from markovlens.progress import Advance, silent
 
-# Where the value is nearly 0 a share of it cannot be reached; this share of the largest reward can.
+# Where the value is nearly 0 a share of it cannot be reached; this share of what is paid can.
 SMALLEST_VALUE = 1e-3
 
 
@@ -51,9 +52,8 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """`upper − lower`; rounding may leave the two in the wrong order, by some 1e-9 of their
-        size."""
-        return max(self.upper - self.lower, 0.0)
+        """`upper − lower`."""
+        return self.upper - self.lower
 
 
 def solve(
@@ -85,7 +85,7 @@ def solve(
     model = lump(pomdp)
     search = Search(model)
     first = bounds = search.bounds
-    scale = SMALLEST_VALUE * float(np.abs(model.reward).max())
+    scale = SMALLEST_VALUE * largest_pay(model)
     interrupted = False
     try:
         while not _close(bounds, tol, scale):
@@ -101,7 +101,7 @@ def solve(
         jax_alphas = jnp.asarray(alphas)
     return Solution(
         lower=bounds.lower,
-        upper=bounds.upper,
+        upper=max(bounds.lower, bounds.upper),
         alphas=jax_alphas,
         actions=bounds.plans.action,
         then=bounds.plans.then,

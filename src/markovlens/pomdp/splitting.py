@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from markovlens.pomdp.model import Pomdp
+from markovlens.pomdp.model import Pomdp, never_left
 
 SAME_ROW = 1e-12
 
@@ -45,8 +45,7 @@ def split_on_action(
         Phi = O[first, np.arange(n_states)]
         return Pomdp(T, R, Phi, p0, gamma, states, actions, observations)
 
-    stays = np.asarray((np.diagonal(T, axis1=1, axis2=2) > 1.0 - SAME_ROW).all(axis=0))
-    over = stays & (R == 0.0).all(axis=1)
+    over = never_left(T) & (R == 0.0).all(axis=1)
     origin: list[int] = []  # the state each copy was made from
     rows: list[np.ndarray] = []
     names: dict[str, None] = {}  # a set that keeps its order

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from markovlens.pomdp.model import Pomdp
-from markovlens.pomdp.policies import random_policy
+from markovlens.pomdp.policies import random_policy, uniform_policy
 from markovlens.values.discrepancy import lambda_discrepancy
 from markovlens.values.inputs import check_policy_and_memory
 from markovlens.values.occupancy import state_weights
-from markovlens.values.td_lambda import q_values
+from markovlens.values.td_lambda import q_values, state_values
 
 Case = Literal["block MDP", "equivalent MDP", "projected away", "partially observable"]
 
@@ -29,9 +29,13 @@ TOLERANCE = 1e-9
 
 
 def is_block_mdp(pomdp: Pomdp) -> bool:
-    """Whether every observation that can be seen comes from exactly one state: ΦW = I."""
-    emits = np.asarray(pomdp.Phi)[_reachable(pomdp)] > 0.0
-    return bool((emits.sum(axis=0) <= 1).all())
+    """Whether every observation that can be seen comes from exactly one state: ΦW = I. All ends of
+    an episode are one."""
+    reached = _reachable(pomdp)
+    emits = np.asarray(pomdp.Phi)[reached] > 0.0
+    over = np.asarray(pomdp.terminal)[reached]
+    sources = emits[~over].sum(axis=0) + emits[over].any(axis=0)
+    return bool((sources <= 1).all())
 
 
 def transition_policies_match(pomdp: Pomdp, policy: ArrayLike | None = None, seed: int = 0) -> bool:
@@ -164,9 +168,15 @@ def _confused(pomdp: Pomdp, policy: ArrayLike) -> tuple[Confused, ...]:
 
 
 def rounding(pomdp: Pomdp) -> float:
-    """Below this, in units of the return, a difference of values is rounding."""
-    largest = np.abs(np.asarray(pomdp.R)).max() / (1.0 - min(float(pomdp.gamma), 0.999))
-    return TOLERANCE * float(largest)
+    """Below this, in units of the return, a difference of values is rounding.
+
+    Values that add up over many steps are as much less exact as there are steps.
+    """
+    largest = float(np.abs(np.asarray(pomdp.R)).max())
+    values = float(np.abs(np.asarray(state_values(pomdp, uniform_policy(pomdp)))).max())
+    steps = values / max(largest, np.finfo(float).tiny)
+    by_steps = 10.0 * np.finfo(float).eps * steps * values
+    return max(TOLERANCE * largest / (1.0 - min(float(pomdp.gamma), 0.999)), float(by_steps))
 
 
 def _reachable(pomdp: Pomdp) -> np.ndarray:

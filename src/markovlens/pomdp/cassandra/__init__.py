@@ -10,7 +10,7 @@ import numpy as np
 from markovlens.files import write_text
 from markovlens.pomdp.cassandra.grammar import Parser
 from markovlens.pomdp.cassandra.writer import format_pomdp
-from markovlens.pomdp.model import Pomdp
+from markovlens.pomdp.model import Pomdp, never_left
 from markovlens.pomdp.splitting import split_on_action
 
 __all__ = ["format_pomdp", "parse_pomdp", "read_pomdp", "write_pomdp"]
@@ -77,6 +77,5 @@ def _these(states: Sequence[str], some: np.ndarray) -> str:
 def _ends(T: np.ndarray) -> np.ndarray:
     """States that some other state leads to and that no action leaves."""
     n_states = T.shape[1]
-    stays = np.diagonal(T, axis1=1, axis2=2) > 1.0 - 1e-12
     leads = (T > 0.0).any(axis=0) & ~np.eye(n_states, dtype=bool)
-    return np.asarray(stays.all(axis=0) & leads.any(axis=0))
+    return np.asarray(never_left(T) & leads.any(axis=0))

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from markovlens.pomdp.cassandra.scanner import END, Scanner, Token
+from markovlens.pomdp.cassandra.scanner import END, RESERVED, Scanner, Token
 from markovlens.pomdp.cassandra.symbols import Symbols
 from markovlens.pomdp.cassandra.tables import ROW_SUM_TOLERANCE, is_probability, normalise
 from markovlens.pomdp.cassandra.writes import ANY
@@ -58,6 +58,9 @@ class Preamble:
                 raise self.scanner.error(token, f"{kind} that differ")
             if token.is_number or token.text == "*":
                 raise self.scanner.error(token, f"the name of one of the {kind}")
+            if token.text in RESERVED:
+                expected = f"the name of one of the {kind}, not a word of the format"
+                raise self.scanner.error(token, f"{expected} (is a ':' missing after it?)")
             tokens[token.text] = token
         return list(tokens.values())
 

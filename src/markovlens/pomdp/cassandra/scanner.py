@@ -12,6 +12,9 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NUMBER_RUN = re.compile(r"(?:\s*+[\d.eE+\-]++(?=[\s#]|\Z))*+\s*+")
 _COMMENT = re.compile(r"#[^\n]*+")
 
+# Words that mean something else in the format than a name.
+RESERVED = frozenset(("discount", "values", "states", "actions", "observations", "start"))
+RESERVED |= {"include", "exclude", "reward", "cost", "uniform", "identity", "reset", "T", "O", "R"}
 END = ""
 
 

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from markovlens.pomdp.cassandra.scanner import RESERVED
 from markovlens.pomdp.model import Pomdp
 
-# What the format allows as a name, and the words that mean something else in it.
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_RESERVED = frozenset(("discount", "values", "states", "actions", "observations", "start"))
-_RESERVED |= {"include", "exclude", "reward", "cost", "uniform", "identity", "reset", "T", "O", "R"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # what the format allows
 DENSE = 0.5  # from this share of nonzeros on, a matrix is shorter than its entries
 
 
@@ -52,13 +50,13 @@ def writable_names(names: Sequence[str]) -> list[str]:
     >>> writable_names(["s0", "(s0, m1)", "(s0, m2)", "uniform", "7"])
     ['s0', 's0-m1', 's0-m2', 'uniform_', 'x7']
     """
-    allowed = {name for name in names if _NAME.fullmatch(name) and name not in _RESERVED}
+    allowed = {name for name in names if _NAME.fullmatch(name) and name not in RESERVED}
     result = []
     for name in names:
         if name not in allowed:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")
             name = name if _NAME.fullmatch(name) else f"x{name}"
-            while name in allowed or name in _RESERVED:
+            while name in allowed or name in RESERVED:
                 name += "_"
             allowed.add(name)
         result.append(name)

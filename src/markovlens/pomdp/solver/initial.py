@@ -1,7 +1,7 @@
 """Bounds to start from: blind policies below, the fast informed bound above."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from markovlens.pomdp.solver.lump import Lumped
 
@@ -15,16 +15,31 @@ def blind_values(model: Lumped) -> Float[np.ndarray, "A C"]:
 
 
 def mdp_values(model: Lumped) -> Float[np.ndarray, "C"]:
-    """Optimal values if the state were seen, by policy iteration: exact, also for γ = 1."""
+    """Optimal values if the state were seen: exact, also for γ = 1, but for what rounding adds."""
+    return _solve_mdp(model)[0]
+
+
+def largest_pay(model: Lumped) -> float:
+    """The largest reward, or cost, of what is done if the state is seen: the scale of a model, be
+    what nobody does as expensive as it may."""
+    _, best = _solve_mdp(model)
+    return float(np.abs(model.reward[best, np.arange(len(best))]).max())
+
+
+def _solve_mdp(model: Lumped) -> tuple[Float[np.ndarray, "C"], Int[np.ndarray, "C"]]:
+    """Optimal values and actions if the state were seen, by policy iteration."""
     T = model.joint.sum(axis=1)
     states = np.arange(T.shape[1])
     best = np.argmax(model.reward, axis=0)
     while True:
         values = _evaluate(model, T[best, states], model.reward[best, states])
         q = model.reward + model.gamma * T @ values
-        improved = q.max(axis=0) > q[best, states] + 1e-12 * (1.0 + np.abs(values))
+        better = q.max(axis=0) - q[best, states]
+        improved = better > 1e-12 * (1.0 + np.abs(values))
         if not improved.any():
-            return values
+            # Lifted by what is left, the values are a bound: no action is better then.
+            left = better.max() / (1.0 - model.gamma) if model.gamma < 1.0 else 0.0
+            return np.where(model.terminal, values, values + left), best
         best = np.where(improved, q.argmax(axis=0), best)
 
 

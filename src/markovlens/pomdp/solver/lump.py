@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from markovlens.pomdp.model import Pomdp
 
-SAME = 12  # decimals to which two states' futures must agree to be one
+SAME = 12  # digits to which two states' futures must agree to be one
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def lump(pomdp: Pomdp) -> Lumped:
     and the same `Pr(c', o | s, a)`, found by splitting classes until none splits.
     """
     T, R, Phi, p0 = (np.asarray(x) for x in (pomdp.T, pomdp.R, pomdp.Phi, pomdp.p0))
-    class_of = _number_rows(R / max(np.abs(R).max(), np.finfo(float).tiny))
+    class_of = _number_rows(_significant(R))
     while True:
         joint = _joint(T, Phi, class_of)
         futures = joint.transpose(2, 0, 1, 3).reshape(len(R), -1)
-        finer = _number_rows(np.column_stack([class_of, futures]))
+        finer = _number_rows(np.column_stack([class_of, np.round(futures, SAME)]))
         if finer.max() == class_of.max():
             break
         class_of = finer
@@ -78,6 +78,12 @@ def _merge_columns(x: np.ndarray, class_of: np.ndarray) -> np.ndarray:
     return x @ merge
 
 
+def _significant(x: np.ndarray) -> np.ndarray:
+    """Rounded to so many digits of each number, whatever the size of the others."""
+    unit = 10.0 ** np.floor(np.log10(np.maximum(np.abs(x), np.finfo(float).tiny)))
+    return np.asarray(np.round(x / unit, SAME) * unit)
+
+
 def _number_rows(rows: np.ndarray) -> Int[np.ndarray, "S"]:
-    rounded = np.round(rows, SAME) + 0.0  # -0.0 and 0.0 are the same number
-    return np.unique(rounded, axis=0, return_inverse=True)[1].reshape(-1)
+    rows = rows + 0.0  # -0.0 and 0.0 are the same number
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
