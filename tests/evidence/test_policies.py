@@ -11,11 +11,12 @@ from markovlens.agents.host import program_for
 from markovlens.agents.policy import RunPolicy
 from markovlens.agents.run import Run
 from markovlens.envs.registry import make
+from markovlens.envs.spaces import Discrete
 from markovlens.envs.tmaze import TMaze
 from markovlens.envs.wrappers import MaskObservation
 from markovlens.evidence.collect import collect
 from markovlens.evidence.detect import detect
-from markovlens.evidence.sources import load_model
+from markovlens.evidence.sources import experience, load_model
 from markovlens.pomdp import library
 
 
@@ -196,3 +197,56 @@ def test_models_of_stable_baselines(tmp_path):
     for name in ("NOPE", "common"):
         with pytest.raises(ValueError, match=f"no algorithm '{name}'"):
             load_model(f"{name}:{tmp_path / 'model.zip'}", trust=True)
+
+
+def test_an_environment_that_raises_is_said_to():
+    class Boom(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.left = 30
+            return 0, {}
+
+        def step(self, action):
+            self.left -= 1
+            if self.left == 0:
+                raise RuntimeError("connection lost")
+            return 1, 0.0, False, False, {}
+
+    with pytest.raises(ValueError, match="raised at step 29: RuntimeError: connection lost"):
+        collect(Boom(), 100, policy=lambda o: 0)
+
+
+def test_an_environment_of_ones_own_is_checked():
+    class Broken(TMaze):
+        @property
+        def observation_space(self):
+            return Discrete(2)
+
+    with pytest.raises(ValueError, match="Broken"):
+        experience(Broken(2), 100)
+
+
+def test_a_run_is_no_policy_by_itself():
+    for policy in ("runs/x", untrained_run("tmaze-5", algo="memoryless")):
+        with pytest.raises(ValueError, match=r"RunPolicy\(load_run\(folder\)\)"):
+            collect(TMaze(5), 100, policy=policy)
+
+
+def test_tables_of_policies_have_a_size(monkeypatch):
+    def never(*_):
+        raise AssertionError("a table of 48 million probabilities")
+
+    monkeypatch.setattr("markovlens.evidence.collect._telling_policy", never)
+
+    class Vast(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(8_000_000)
+        action_space = gymnasium.spaces.Discrete(6)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 1, float(action), True, False, {}
+
+    assert len(collect(Vast(), 100)) == 100

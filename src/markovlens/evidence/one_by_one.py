@@ -108,11 +108,16 @@ def host_loop(
     for t in range(steps):
         action = act(observation)
         before = _flat(observation)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        after = _flat(observation)
+        try:
+            observation, reward, terminated, truncated, _ = env.step(action)
+            after = _flat(observation)
+            if terminated or truncated:
+                observation, _ = env.reset()
+        except Exception as error:
+            raise ValueError(
+                f"the environment raised at step {t}: {type(error).__name__}: {error}"
+            ) from error
         rows.append((before, _flat(action), reward, terminated, truncated, after))
-        if terminated or truncated:
-            observation, _ = env.reset()
         if t % ADVANCE_EVERY == 0:
             advance(t)
     columns: dict[str, Any] = dict(zip(ARRAYS, map(list, zip(*rows, strict=True)), strict=True))

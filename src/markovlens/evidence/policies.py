@@ -22,6 +22,11 @@ class BatchPolicy(Protocol):
 
 def check_table(policy: object, n_observations: int, n_actions: int) -> Float[np.ndarray, "O A"]:
     """A table `policy[o, a]` of probabilities, for an environment of so many of each."""
+    if isinstance(policy, str) or hasattr(policy, "specs"):
+        raise ValueError(
+            "a policy is a function of the observation, a table, or RunPolicy(load_run(folder)) of "
+            f"markovlens.agents.policy for a trained run; got {type(policy).__name__}"
+        )
     if not (n_observations and n_actions):
         raise ValueError(
             "a policy table needs observations and actions that are numbered from 0; "

@@ -50,12 +50,23 @@ def experience(
             "expected Trajectories, an environment, or the name or path of one; "
             f"got {type(found).__name__}"
         )
+    if found is source:
+        _check_given(found)
     if hasattr(found, "num_envs"):
         raise ValueError("expected one environment, got a vector of them: give one, from `make`")
     innermost = getattr(found, "unwrapped", found)  # Gymnasium's wrappers hide what is inside
     gamma = float(getattr(innermost, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
     notes = (FORGOTTEN,) if getattr(policy, "forgets", False) else ()
     return Experience(collect(found, steps, seed, policy, gamma, advance), gamma, notes)
+
+
+def _check_given(env: Any) -> None:
+    """An environment of ours that the user made is checked; those with names keep the contract."""
+    from markovlens.envs.check import check_env
+    from markovlens.envs.env import Env
+
+    if isinstance(env, Env):
+        check_env(env)
 
 
 def _part_of(log: Trajectories, most: int, seed: int, gamma: float) -> Experience:
