@@ -75,11 +75,11 @@ class Run:
         """An action, and what to remember: pass that in with the next observation.
 
         `memory` None starts an episode. `allowed[a]` says whether action a, counted from 0, may be
-        taken. Unless `greedy`, the action is
-        drawn with `key`. The observation is one of `run.env().observation_space`; for a Gymnasium
-        environment, observation and action are as that gives and takes them. An agent that was
-        trained with its previous action or reward sees one vector: the observation, flat and
-        without what is hidden from the agent, then those, zeros at the start.
+        taken. Unless `greedy`, the action is drawn with `key`. The observation is one of
+        `run.env().observation_space`; for a Gymnasium environment, observation and action are as
+        that gives and takes them. An agent that was trained with its previous action or reward sees
+        one vector: the observation, flat and without what is hidden from the agent, then those,
+        zeros at the start.
 
         >>> action, memory = run.act(observation)  # doctest: +SKIP
         >>> action, memory = run.act(next_observation, memory)  # doctest: +SKIP
