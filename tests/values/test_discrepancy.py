@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import markovlens as ml
+from markovlens.values.discrepancy import discrepancy_by_observation
 from tests.values.strategies import pomdps, random_memory
 
 
@@ -81,3 +82,15 @@ def test_unknown_options_suggest_the_nearest():
     tiger = ml.library.tiger()
     with pytest.raises(ValueError, match="did you mean 'max'"):
         ml.lambda_discrepancy(tiger, ml.uniform_policy(tiger), norm="maxx")
+
+
+@pytest.mark.parametrize("weighting", ["policy", "occupancy"])
+def test_observations_make_up_the_whole(weighting):
+    pomdp = ml.library.load("cheese")
+    policy = ml.random_policy(pomdp, seed=1)
+    for norm, of_parts in (("l2", np.linalg.norm), ("max", np.max)):
+        asked = pomdp, policy, 0.1, 0.9, norm, weighting
+        parts = np.asarray(discrepancy_by_observation(*asked))
+        np.testing.assert_allclose(of_parts(parts), ml.lambda_discrepancy(*asked), rtol=1e-12)
+    with pytest.raises(ValueError, match="unknown norm 'l3'"):
+        discrepancy_by_observation(pomdp, policy, norm="l3")

@@ -43,7 +43,7 @@ def analyze(
         check_picture_name(plot)
     prepare_jax()
     from markovlens.pomdp import library
-    from markovlens.values.discrepancy import lambda_discrepancy
+    from markovlens.values.discrepancy import discrepancy_by_observation, lambda_discrepancy
     from markovlens.values.inputs import check_lambda
     from markovlens.values.td_lambda import start_value, v_values
     from markovlens.values.theorems import explain
@@ -58,8 +58,9 @@ def analyze(
     probabilities = _policy(policy, pomdp)
     values = {f"V at λ={x:.15g}": np.asarray(v_values(pomdp, probabilities, x)) for x in lam}
     settings: dict[str, Any] = {"norm": norm, "weighting": weighting}
-    total = float(lambda_discrepancy(pomdp, probabilities, lam[0], lam[-1], **settings))
-    per_observation = _per_observation(pomdp, probabilities, lam[0], lam[-1], norm, weighting)
+    asked = pomdp, probabilities, lam[0], lam[-1]
+    total = float(lambda_discrepancy(*asked, **settings))
+    per_observation = np.asarray(discrepancy_by_observation(*asked, **settings))
     rows = [
         {
             "observation": name,
@@ -118,29 +119,6 @@ def _policy(text: str, pomdp: "Pomdp") -> "np.ndarray":
         raise ValueError(f"cannot read a policy from {text}: {error}") from None
     check_policy_and_memory(pomdp, found, None)
     return found
-
-
-def _per_observation(
-    pomdp: "Pomdp", policy: "np.ndarray", lam1: float, lam2: float, norm: str, weighting: str
-) -> "np.ndarray":
-    """(Σ_a w ΔQ²)^½ of each observation, whose squares add up to the squared l2 discrepancy; or
-    max_a w |ΔQ|, the largest of which is the max one."""
-    import numpy as np
-
-    from markovlens.values.occupancy import occupancy
-    from markovlens.values.td_lambda import q_values
-
-    difference = np.asarray(q_values(pomdp, policy, lam1)) - np.asarray(
-        q_values(pomdp, policy, lam2)
-    )
-    weight = policy
-    if weighting == "occupancy":
-        visits = np.where(np.asarray(pomdp.terminal), 0.0, np.asarray(occupancy(pomdp, policy)))
-        seen = visits @ np.asarray(pomdp.Phi)
-        weight = policy * (seen / max(seen.sum(), 1e-300))[:, None]
-    if norm == "max":
-        return (weight * np.abs(difference)).max(axis=1)
-    return np.sqrt((weight * difference**2).sum(axis=1))
 
 
 def _draw(

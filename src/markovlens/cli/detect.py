@@ -88,7 +88,7 @@ def detect(
             probes=probes,
             frames=frames,
             rewards=rewards,
-            advance=advance,
+            progress=advance,
         )
     answer = replace(answer, notes=(*notes, *answer.notes, *_mask_notes(actor, hidden)))
     if json:

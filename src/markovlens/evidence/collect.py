@@ -30,7 +30,7 @@ def collect(
     seed: int = 0,
     policy: Policy = None,
     gamma: float = 0.99,
-    advance: Advance = silent,
+    progress: Advance = silent,
 ) -> Trajectories:
     """`steps` steps of an environment.
 
@@ -44,6 +44,7 @@ def collect(
             among a few, tried on a fifth as many extra steps (at least 200 each), the one whose
             discrepancy stands out most from its noise is taken. Otherwise actions are uniform.
         gamma: the discount for that choice.
+        progress: told how many steps were taken.
     """
     from markovlens.envs.env import Env
 
@@ -55,7 +56,7 @@ def collect(
         policy = _telling_policy(stepper, steps, gamma, rng)
     elif not (policy is None or callable(policy) or isinstance(policy, BatchPolicy)):
         policy = check_table(policy, stepper.n_observations, stepper.n_actions)
-    return stepper.run(policy, steps, int(rng.integers(2**31)), advance)
+    return stepper.run(policy, steps, int(rng.integers(2**31)), progress)
 
 
 def _telling_policy(

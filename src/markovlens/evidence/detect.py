@@ -39,7 +39,7 @@ def detect(
     frames: int = 8,
     rewards: bool = True,
     most: int = MOST_STEPS,
-    advance: Advance = silent,
+    progress: Advance = silent,
 ) -> Detection:
     """Whether the observations in `data_or_env` are Markov, with a statistical test.
 
@@ -65,6 +65,7 @@ def detect(
         rewards: whether the past has rewards in it, as well as observations and actions. If False,
             something hidden that shows only in past rewards counts as chance.
         most: of data with more steps, this many are looked at, in episodes drawn at random.
+        progress: told how far it is, between 0 and 1.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -92,7 +93,7 @@ def detect(
         settings = replace(settings, rewards=False)
         notes.append("so the question was asked of the observations: do they predict themselves?")
     question = _Question(settings, discretise(pieces) if discrete else pieces, rng)
-    evidence = question.ask(advance=advance)
+    evidence = question.ask(advance=progress)
     found = question.verdict(evidence)
     markov = None if found and not informative else found
     steps_needed = None

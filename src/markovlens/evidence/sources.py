@@ -35,7 +35,7 @@ def experience(
     seed: int = 0,
     policy: Policy = None,
     gamma: float | None = None,
-    advance: Advance = silent,
+    progress: Advance = silent,
     most: int = MOST_STEPS,
 ) -> Experience:
     """`steps` taken in an environment, or those logged, `most` of them if there are more."""
@@ -57,7 +57,7 @@ def experience(
     innermost = getattr(found, "unwrapped", found)  # Gymnasium's wrappers hide what is inside
     gamma = float(getattr(innermost, "gamma", DEFAULT_GAMMA)) if gamma is None else gamma
     notes = (FORGOTTEN,) if getattr(policy, "forgets", False) else ()
-    return Experience(collect(found, steps, seed, policy, gamma, advance), gamma, notes)
+    return Experience(collect(found, steps, seed, policy, gamma, progress), gamma, notes)
 
 
 def _check_given(env: Any) -> None:

@@ -41,13 +41,7 @@ def lambda_discrepancy(
     >>> float(ml.lambda_discrepancy(tmaze, ml.random_policy(tmaze, seed=0))) > 0.01
     True
     """
-    for kind, got, known in (
-        ("norm", norm, Norm),
-        ("weighting", weighting, Weighting),
-        ("of", of, Of),
-    ):
-        if got not in get_args(known):
-            raise unknown_name(kind, str(got), get_args(known))
+    _check_choices(norm, weighting, of)
     return _lambda_discrepancy(
         pomdp,
         *check_policy_and_memory(pomdp, policy, memory),
@@ -57,6 +51,34 @@ def lambda_discrepancy(
         weighting=weighting,
         of=of,
     )
+
+
+def discrepancy_by_observation(
+    pomdp: Pomdp,
+    policy: ArrayLike,
+    lam1: ArrayLike = 0.0,
+    lam2: ArrayLike = 1.0,
+    norm: Norm = "l2",
+    weighting: Weighting = "policy",
+) -> Float[Array, "O"]:
+    """The norm over the actions of each observation: of "l2" the squares add up to the squared
+    λ-discrepancy, of "max" the largest is the λ-discrepancy."""
+    _check_choices(norm, weighting, "q")
+    return _by_observation(
+        pomdp,
+        *check_policy_and_memory(pomdp, policy, None),
+        check_lambda(lam1, "lam1"),
+        check_lambda(lam2, "lam2"),
+        norm=norm,
+        weighting=weighting,
+    )
+
+
+def _check_choices(norm: str, weighting: str, of: str) -> None:
+    choices = (("norm", norm, Norm), ("weighting", weighting, Weighting), ("of", of, Of))
+    for kind, got, known in choices:
+        if got not in get_args(known):
+            raise unknown_name(kind, str(got), get_args(known))
 
 
 def weighted_norm(
@@ -93,3 +115,20 @@ def _lambda_discrepancy(
     if of == "v":
         difference = jnp.einsum("oma,oma->om", policy, difference)
     return weighted_norm(difference, discrepancy_weights(chain, weighting, of), norm)
+
+
+@in_float64
+@partial(jax.jit, static_argnames=("norm", "weighting"))
+def _by_observation(
+    pomdp: Pomdp,
+    policy: Array,
+    memory: Array,
+    lam1: Array,
+    lam2: Array,
+    norm: Norm,
+    weighting: Weighting,
+) -> Array:
+    chain = Chain(pomdp, policy, memory)
+    difference = q_of_chain(chain, lam1) - q_of_chain(chain, lam2)
+    weights = discrepancy_weights(chain, weighting, "q")
+    return jax.vmap(partial(weighted_norm, norm=norm))(difference, weights)

@@ -17,10 +17,10 @@ from jaxtyping import ArrayLike
 
 from markovlens.pomdp.model import Pomdp
 from markovlens.pomdp.policies import random_policy, uniform_policy
-from markovlens.values.discrepancy import lambda_discrepancy
+from markovlens.values.discrepancy import discrepancy_by_observation, lambda_discrepancy
 from markovlens.values.inputs import check_policy_and_memory
 from markovlens.values.occupancy import state_weights
-from markovlens.values.td_lambda import q_values, state_values
+from markovlens.values.td_lambda import state_values
 
 Case = Literal["block MDP", "equivalent MDP", "projected away", "partially observable"]
 
@@ -148,8 +148,7 @@ def explain(pomdp: Pomdp, policy: ArrayLike) -> Explanation:
 
 
 def _confused(pomdp: Pomdp, policy: ArrayLike) -> tuple[Confused, ...]:
-    difference = np.asarray(q_values(pomdp, policy, 0.0)) - np.asarray(q_values(pomdp, policy, 1.0))
-    squares = (np.asarray(policy) * difference**2).sum(axis=1)
+    squares = np.asarray(discrepancy_by_observation(pomdp, policy)) ** 2
     shares = squares / squares.sum()
     weights = np.asarray(state_weights(pomdp, policy))
     return tuple(
