@@ -12,7 +12,7 @@ def test_json_has_bounds_and_counts(command):
     assert code == 0
     assert answer["converged"]
     np.testing.assert_allclose([answer["lower"], answer["upper"]], 4 * 0.9**6, rtol=1e-3)
-    assert answer["alpha vectors"] > 1
+    assert answer["alpha_vectors"] > 1
 
 
 def test_the_table_shows_the_same(command):

@@ -93,7 +93,8 @@ def remember(
         }
         for move in moves(pomdp, learned)
     ]
-    print_table(rows, title=f"{model}: {states} memory states, recipe {recipe}, seed {seed}")
+    counted = "1 memory state" if states == 1 else f"{states} memory states"
+    print_table(rows, title=f"{model}: {counted}, recipe {recipe}, seed {seed}")
     print(
         f"\nλ-discrepancy of the policy it was learned from: {learned.initial_discrepancy:.6g} "
         f"without memory, {learned.discrepancy:.6g} with it\n"

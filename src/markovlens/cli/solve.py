@@ -32,7 +32,8 @@ def solve(
         model: a name of the library (see `markovlens models`) or the path of a POMDP file.
         tol: stop when the gap between the bounds is at most this share of the value.
         time: or after this many seconds.
-        simulate: also run the policy found for this many episodes.
+        simulate: also run the policy found for this many episodes; the mean return, with its 95%
+            interval.
         save: write the alpha vectors and the finite-state controller to this .npz file.
         json: print JSON instead of a table.
     """
@@ -54,7 +55,7 @@ def solve(
         "upper": solution.upper,
         "gap": solution.gap,
         "converged": solution.converged,
-        "alpha vectors": len(solution.actions),
+        "alpha_vectors": len(solution.actions),
         "beliefs": solution.beliefs,
         "seconds": solution.seconds,
     }
@@ -65,21 +66,23 @@ def solve(
     if json:
         print_json(rows)
         return
-    print_table([{"quantity": name, "value": value} for name, value in rows.items()])
+    named = {name.replace("_", " "): value for name, value in rows.items()}
+    print_table([{"quantity": name, "value": value} for name, value in named.items()])
     if not solution.converged:
         print(f"stopped before the gap was {tol:g} of the value; more --time makes it smaller")
 
 
 def _simulated(solution: "Solution", episodes: int) -> dict[str, float]:
+    from markovlens.agents.interval import mean_interval
     from markovlens.pomdp.beliefs import simulate
 
     gamma = float(solution.policy.pomdp.gamma)
     steps = 1 if gamma == 0.0 else LONGEST if gamma == 1.0 else ceil(log(CUT_OFF) / log(gamma))
-    returns = simulate(solution.policy, episodes, steps)
-    spread = returns.std(ddof=1) if episodes > 1 else float("nan")
+    mean, low, high = mean_interval(simulate(solution.policy, episodes, steps))
     return {
-        "simulated return": float(returns.mean()),
-        "± (95%)": float(1.96 * spread / episodes**0.5),
+        "simulated_return": float(mean),
+        "simulated_low": float(low),
+        "simulated_high": float(high),
     }
 
 

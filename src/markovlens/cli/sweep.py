@@ -87,7 +87,7 @@ def sweep(
         scores, comparison = table_scores(results.reported), table_comparison(results.reported)
         budgets = table_budgets(experiment, results)
         if json:
-            found = {"scores": scores, "ld against rnn": comparison, "equal budgets": budgets}
+            found = {"scores": scores, "ld_against_rnn": comparison, "equal_budgets": budgets}
             print_json({"folder": str(folder), "stage": results.shows} | found)
         else:
             whose = f" ({CHOSEN_BY_THE_SAME})" if results.shows == "sweep" else ""
