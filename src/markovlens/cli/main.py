@@ -28,6 +28,9 @@ COMMANDS = {
 BAD_INPUT = 2
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
+INTERRUPTED_TEXT = (
+    "interrupted; train, sweep and reproduce go on when run again, and remember with --checkpoint"
+)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -39,7 +42,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         sys.exit(_run(argv) or 0)
     except KeyboardInterrupt:
-        _fail("interrupted; commands that save as they go continue when run again", INTERRUPTED)
+        _fail(INTERRUPTED_TEXT, INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
