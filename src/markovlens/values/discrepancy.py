@@ -42,7 +42,7 @@ def lambda_discrepancy(
     True
     """
     _check_choices(norm, weighting, of)
-    return _lambda_discrepancy(
+    return _norm_of_difference(
         pomdp,
         *check_policy_and_memory(pomdp, policy, memory),
         check_lambda(lam1, "lam1"),
@@ -50,6 +50,7 @@ def lambda_discrepancy(
         norm=norm,
         weighting=weighting,
         of=of,
+        by_observation=False,
     )
 
 
@@ -64,13 +65,15 @@ def discrepancy_by_observation(
     """The norm over the actions of each observation: of "l2" the squares add up to the squared
     λ-discrepancy, of "max" the largest is the λ-discrepancy."""
     _check_choices(norm, weighting, "q")
-    return _by_observation(
+    return _norm_of_difference(
         pomdp,
         *check_policy_and_memory(pomdp, policy, None),
         check_lambda(lam1, "lam1"),
         check_lambda(lam2, "lam2"),
         norm=norm,
         weighting=weighting,
+        of="q",
+        by_observation=True,
     )
 
 
@@ -99,8 +102,8 @@ def discrepancy_weights(chain: Chain, weighting: Weighting, of: Of) -> Float[Arr
 
 
 @in_float64
-@partial(jax.jit, static_argnames=("norm", "weighting", "of"))
-def _lambda_discrepancy(
+@partial(jax.jit, static_argnames=("norm", "weighting", "of", "by_observation"))
+def _norm_of_difference(
     pomdp: Pomdp,
     policy: Array,
     memory: Array,
@@ -109,26 +112,13 @@ def _lambda_discrepancy(
     norm: Norm,
     weighting: Weighting,
     of: Of,
+    by_observation: bool,
 ) -> Array:
     chain = Chain(pomdp, policy, memory)
     difference = q_of_chain(chain, lam1) - q_of_chain(chain, lam2)
     if of == "v":
         difference = jnp.einsum("oma,oma->om", policy, difference)
-    return weighted_norm(difference, discrepancy_weights(chain, weighting, of), norm)
-
-
-@in_float64
-@partial(jax.jit, static_argnames=("norm", "weighting"))
-def _by_observation(
-    pomdp: Pomdp,
-    policy: Array,
-    memory: Array,
-    lam1: Array,
-    lam2: Array,
-    norm: Norm,
-    weighting: Weighting,
-) -> Array:
-    chain = Chain(pomdp, policy, memory)
-    difference = q_of_chain(chain, lam1) - q_of_chain(chain, lam2)
-    weights = discrepancy_weights(chain, weighting, "q")
-    return jax.vmap(partial(weighted_norm, norm=norm))(difference, weights)
+    taken = partial(weighted_norm, norm=norm)
+    if by_observation:
+        taken = jax.vmap(taken)
+    return taken(difference, discrepancy_weights(chain, weighting, of))
