@@ -571,3 +571,11 @@ def test_whole_numbers_of_too_many_kinds_may_be_quantities():
     data = Trajectories(at, rng.integers(0, 2, 1200), at / 100.0, np.arange(1200) % 20 == 19)
     found = detect(data, gamma=0.9, frames=0, **QUICK)
     assert any("if these are quantities" in note for note in found.notes)
+
+
+def test_stacks_of_too_many_kinds_are_not_asked_about():
+    rng = np.random.default_rng(0)
+    data = delayed(rng, 600, 2)
+    data = data.replace(action=rng.integers(0, 30, len(data)))
+    found = detect(data, gamma=0.9, frames=3, **QUICK)
+    assert max(remedy.actions for remedy in found.remedies) == 1

@@ -7,7 +7,7 @@ import numpy as np
 
 from markovlens.evidence.answer import Detection, Remedy
 from markovlens.evidence.continuous import continuous_evidence
-from markovlens.evidence.discrete import Discrete, countable, discretise, numbered_pay
+from markovlens.evidence.discrete import Discrete, countable, discretise, numbered_pay, visited
 from markovlens.evidence.finding import Evidence, Settings, TooThin
 from markovlens.evidence.inputs import pay_for_observations
 from markovlens.evidence.null import tabular_evidence
@@ -23,6 +23,7 @@ INFORMATIVE_EPISODES = 30
 # Stacks are many; each is tested with less effort than the question itself.
 QUICK_REPLICATIONS = 60
 QUICK_PROBES = 4
+MOST_STACKS = 1000  # kinds, with several actions or rewards; of plain ones there are far fewer
 
 
 def detect(
@@ -156,7 +157,10 @@ class _Question:
 
     def ask(self, stack: Stack = PRESENT, advance: Advance = silent) -> Evidence:
         if isinstance(self.data, Discrete):
-            return tabular_evidence(stack.numbers(self.data), self.settings, self.rng, advance)
+            data = stack.numbers(self.data)
+            if max(stack.actions, stack.rewards) > 1:
+                _check_kinds(data.n_observations, len(data.reward))
+            return tabular_evidence(data, self.settings, self.rng, advance)
         return continuous_evidence(self.data, self.settings, self.rng, stack, advance)
 
     def verdict(self, evidence: Evidence) -> bool | None:
@@ -191,6 +195,12 @@ class _Question:
             resamples=0,
         )
         return replace(self, settings=less)
+
+
+def _check_kinds(stacks: int, steps: int) -> None:
+    """Several actions or rewards soon come in more ways than can be counted, or in good time."""
+    if stacks > MOST_STACKS or not visited(stacks, steps):
+        raise TooThin(f"{stacks} kinds of stacks are too many for {steps} steps")
 
 
 def _steps_needed(
@@ -258,7 +268,7 @@ def _ask_about(question: _Question, stacks: list[Stack]) -> list[Remedy]:
     for stack in stacks:
         try:
             found[stack] = quick.ask(stack)
-        except TooThin:  # episodes are shorter than this, or rewards too many to be counted
+        except TooThin:  # episodes are shorter than this, or it comes in too many kinds
             continue
     quickly = {stack: quick.verdict(evidence) for stack, evidence in found.items()}
     verdicts = dict(quickly)
