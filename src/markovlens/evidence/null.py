@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from markovlens.evidence.copies import ROWS_AT_ONCE, Probes, Simulator, rows_of
-from markovlens.evidence.discrete import Discrete
+from markovlens.evidence.discrete import Discrete, visited
 from markovlens.evidence.estimate import estimate
 from markovlens.evidence.finding import Evidence, Settings, shares_of, spread
 from markovlens.evidence.interval import Size, size
@@ -32,7 +32,7 @@ def tabular_evidence(
     voice is what the data's loudest has to beat. Actions that are too many to be counted with each
     observation are not looked at: the values are then those of observations.
     """
-    by_action = len(data.reward) >= SEEN_OFTEN * data.moves.n_pairs
+    by_action = visited(data.moves.n_pairs, len(data.reward))
     data = data if by_action else data.without_actions()
     gamma, replications = settings.gamma, settings.replications
     rewards = settings.rewards and bool(data.moves.luck.any())
