@@ -579,3 +579,16 @@ def test_stacks_of_too_many_kinds_are_not_asked_about():
     data = data.replace(action=rng.integers(0, 30, len(data)))
     found = detect(data, gamma=0.9, frames=3, **QUICK)
     assert max(remedy.actions for remedy in found.remedies) == 1
+
+
+def test_what_cannot_be_told_of_several_actions_does_not_end_the_search(monkeypatch):
+    def ask(question, stack=PRESENT, advance=None):
+        p, upper = (0.5, 1.0) if stack.actions > 1 else (0.001, 0.0)
+        none = Size(0.0, (0.0, 0.0), upper)
+        return Evidence(none, "", p, 0.0, upper, "memory", {}, 1.0)
+
+    monkeypatch.setattr("markovlens.evidence.detect._Question.ask", ask)
+    data = delayed(np.random.default_rng(0), 600, 2)
+    found = detect(data.replace(action=np.arange(len(data)) % 2), gamma=0.9, frames=3, **QUICK)
+    assert [remedy.markov for remedy in found.remedies if remedy.actions > 1] == [None, None]
+    assert found.advice.startswith("needs memory beyond 3 steps")

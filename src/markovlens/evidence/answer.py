@@ -24,6 +24,12 @@ class Remedy:
     upper: float
 
     @property
+    def may_suffice(self) -> bool:
+        """Whether not being able to tell says something: several actions soon come in so many ways
+        that nothing can be told of them."""
+        return self.markov is None and max(self.actions, self.rewards) <= 1
+
+    @property
     def name(self) -> str:
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         if self.actions == 0:
@@ -161,7 +167,7 @@ def _remedy_advice(remedies: tuple[Remedy, ...], rewards: bool) -> str:
         if remedy.markov:
             return f"{remedy.name} suffice"
     for remedy in remedies:
-        if remedy.markov is None:
+        if remedy.may_suffice:
             return (
                 f"{remedy.name} may suffice, but this much data cannot show it; "
                 f"collect more, or {recurrent}"

@@ -252,7 +252,7 @@ def _remedies(question: _Question, tries: list[list[Stack]]) -> tuple[Remedy, ..
     for stacks in tries:
         tried = _ask_about(question, stacks)
         found += tried
-        if any(remedy.markov is not False for remedy in tried):
+        if any(remedy.markov or remedy.may_suffice for remedy in tried):
             break
     return tuple(found)
 

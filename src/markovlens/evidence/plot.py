@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from markovlens.evidence.answer import Detection
+from markovlens.evidence.answer import Detection, Remedy
 from markovlens.files import atomic_open
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def plot_detection(found: Detection, path: str | Path) -> None:
     kind = path.suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"a picture is .png, .svg or .pdf; got {path.name!r}")
-    figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+    height = max(3.6, 1.2 + 0.24 * len(found.remedies))
+    figure = Figure(figsize=(10.0, height), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(
         f"{found.verdict}{', by past rewards' if found.revealed_by == 'rewards' else ''}"
@@ -44,10 +45,7 @@ def plot_detection(found: Detection, path: str | Path) -> None:
 
 def _draw_sizes(found: Detection, axes: "Axes") -> None:
     """The discrepancy as it is and with every remedy, without and with memory."""
-    names = [
-        "as it is",
-        *(_short(remedy.name) for remedy in found.remedies),
-    ]
+    names = ["as it is", *(_short(remedy) for remedy in found.remedies)]
     sizes = [found.discrepancy, *(remedy.discrepancy for remedy in found.remedies)]
     remembered = [found.remembered, *(remedy.remembered for remedy in found.remedies)]
     verdicts = [found.markov, *(remedy.markov for remedy in found.remedies)]
@@ -68,6 +66,7 @@ def _draw_sizes(found: Detection, axes: "Axes") -> None:
     axes.set_xlim(left=0.0)
     paid = "of a reward made from the observations" if found.surrogate else "of the return"
     axes.set_xlabel(f"λ-discrepancy (units {paid})")
+    axes.locator_params(axis="x", nbins=6)
     for verdict, label in ((True, "Markov"), (False, "not Markov"), (None, "cannot tell")):
         if verdict in verdicts:
             axes.barh([0], [0], color=COLOURS[verdict], label=label)
@@ -81,11 +80,10 @@ def _draw_sizes(found: Detection, axes: "Axes") -> None:
     )
 
 
-def _short(name: str) -> str:
-    """The name of a remedy, for a narrow place."""
-    for long, short in ((" and its reward", " + reward"), (", the previous", " +")):
-        name = name.replace(long, short)
-    return name.replace(" and the previous", " +")
+def _short(remedy: Remedy) -> str:
+    """What a remedy holds, for a narrow place."""
+    parts = (("frame", remedy.frames), ("action", remedy.actions), ("reward", remedy.rewards))
+    return " + ".join(f"{n} {what}{'s' if n > 1 else ''}" for what, n in parts if n)
 
 
 def _draw_shares(found: Detection, axes: "Axes") -> None:
