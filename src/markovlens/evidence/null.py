@@ -43,6 +43,7 @@ def tabular_evidence(
     returns = np.concatenate([rows.completed(final).returns for rows in observed])
     found = [[gaps] for gaps in gaps_of(data, observed, final, kinds, gamma)]
     simulator = Simulator(data, probes, gamma, rng)
+    too_quiet = simulator.too_quiet, simulator.too_quiet_by_pair
     # Episodes advance side by side: enough to make a step in Python worth it, few enough to hold.
     at_once = max(1, ROWS_AT_ONCE // len(data.reward))
     at_once = min(at_once, replications_at_once(data, m=2, memories=len(kinds)))
@@ -51,7 +52,7 @@ def tabular_evidence(
         copies = simulator.copies(n)
         of_copies = gaps_of(data, copies, final_values(data, copies, n), kinds, gamma)
         for of_kind, gaps in zip(found, of_copies, strict=True):
-            of_kind.append(gaps.louder(simulator.too_quiet, simulator.too_quiet_by_pair))
+            of_kind.append(gaps.louder(*too_quiet))
         advance((done + n) / replications)
 
     voices = [
