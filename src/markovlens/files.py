@@ -34,6 +34,14 @@ def atomic_open(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
         raise
 
 
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept between calls: the user's cache folder, or what
+    `MARKOVLENS_CACHE` says; nowhere if that is empty."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    named = os.environ.get("MARKOVLENS_CACHE", str(Path(home) / "markovlens"))
+    return Path(named) if named else None
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     with atomic_open(path, "w") as file:
         file.write(text)

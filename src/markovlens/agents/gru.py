@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.cell import Cell, gate_weights
 from markovlens.agents.layers import Dense
+from markovlens.agents.native.gru import fits, gru_sequence
 from markovlens.agents.recurrence import Rule, recur, sigmoid
 
 
@@ -43,6 +44,8 @@ class GRU(Cell):
         memory: Float[Array, "N H"],
         first: Bool[Array, "T N"],
     ) -> Float[Array, "T N H"]:
+        if fits(self.memory_size):
+            return gru_sequence(projected, memory, first, self.recurrent, self.bias)
         return recur(GRU_RULE, projected, memory, first, self.recurrent, self._bias)
 
     @property

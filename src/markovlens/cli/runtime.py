@@ -1,9 +1,9 @@
 """How JAX is set up for a command, before its first array."""
 
 import os
-from pathlib import Path
 
 from markovlens.cores import ONE_THREAD, available_cores
+from markovlens.files import cache_folder
 
 
 def prepare_jax(n_parallel: int = 1, small: bool = False) -> None:
@@ -15,16 +15,12 @@ def prepare_jax(n_parallel: int = 1, small: bool = False) -> None:
     """
     import jax
 
-    cache = os.environ.get("MARKOVLENS_CACHE", str(_cache_home() / "markovlens"))
-    if cache:
-        jax.config.update("jax_compilation_cache_dir", cache)
+    cache = cache_folder()
+    if cache is not None:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     n_devices = max(1, min(n_parallel, available_cores()))
     if n_devices > 1:
         jax.config.update("jax_num_cpu_devices", n_devices)
     elif small:
         os.environ.update(ONE_THREAD)
-
-
-def _cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

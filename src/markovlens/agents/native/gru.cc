@@ -1,0 +1,431 @@
+// The loop of a gated recurrent unit over a sequence, forwards and backwards.
+//
+//     g = h U,  r = σ(x_r + g_r),  z = σ(x_z + g_z),  n = tanh(x_n + r (g_n + b)),
+//     h' = (1 - z) n + z h,        h = 0 before the first step of an episode
+//
+// A step reads all of U, which takes longer than its arithmetic; four memories at once read it only
+// once. Episodes do not depend on each other, so up to four of a minibatch go side by side, the longest
+// first. U is packed into the order in which it is read. With a second thread each takes one half of
+// the units, and waits for the other's half of every step. Neither changes the order of any sum
+// within a step, but for how many memories go at once.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int W = 16;
+#elif defined(__AVX__)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+typedef float Vec __attribute__((vector_size(4 * W), aligned(4), may_alias));
+typedef int32_t IVec __attribute__((vector_size(4 * W)));
+
+constexpr int LANES = 4;
+
+inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
+inline void store(float* p, Vec x) { *reinterpret_cast<Vec*>(p) = x; }
+
+// e^y - 1 = 2^k (e^f - 1) + 2^k - 1 with y = k ln 2 + f: accurate near 0 too. |y| < 40.
+inline Vec expm1(Vec y) {
+  const Vec scaled = y * 1.44269504f;
+  const IVec k = __builtin_convertvector(scaled + (scaled < 0.0f ? Vec{} - 0.5f : Vec{} + 0.5f), IVec);
+  const Vec whole = __builtin_convertvector(k, Vec);
+  const Vec f = (y - whole * 0.693359375f) + whole * 2.12194440e-4f;  // ln 2 in two parts
+  Vec p = f * (1.0f / 5040) + 1.0f / 720;
+  p = p * f + 1.0f / 120;
+  p = p * f + 1.0f / 24;
+  p = p * f + 1.0f / 6;
+  p = p * f + 0.5f;
+  p = p * f * f + f;
+  const Vec power = (Vec)((k + 127) << 23);
+  return power * p + (power - 1.0f);
+}
+
+// e^2x - 1 over e^2x + 1; beyond ±9 it is ±1 in single precision.
+inline Vec tanh(Vec x) {
+  const Vec low = Vec{} - 9.0f, high = Vec{} + 9.0f;
+  const Vec bounded = x < low ? low : (x > high ? high : x);
+  const Vec e = expm1(bounded + bounded);
+  const Vec t = e / (e + 2.0f);
+  return x == x ? t : x;  // not a number stays one, so that divergence is seen
+}
+
+inline Vec sigmoid(Vec x) { return tanh(x * 0.5f) * 0.5f + 0.5f; }
+
+// acc[l][v] += rows[l][k] * packed[k][v], k < depth, in `SPLIT` sums each so that none waits for the last.
+template <int L, int V>
+inline void multiply(const float* const* rows, const float* packed, int depth, Vec (&out)[L][V]) {
+  constexpr int SPLIT = L * V >= 8 ? 1 : (L * V >= 4 ? 2 : 4);
+  Vec acc[SPLIT][L][V] = {};
+  for (int k = 0; k < depth; k += SPLIT)
+    for (int s = 0; s < SPLIT; ++s) {
+      Vec w[V];
+      for (int v = 0; v < V; ++v) w[v] = load(packed + (size_t(k + s) * V + v) * W);
+      for (int l = 0; l < L; ++l)
+        for (int v = 0; v < V; ++v) acc[s][l][v] += rows[l][k + s] * w[v];
+    }
+  for (int l = 0; l < L; ++l)
+    for (int v = 0; v < V; ++v) {
+      Vec sum = acc[0][l][v];
+      for (int s = 1; s < SPLIT; ++s) sum += acc[s][l][v];
+      out[l][v] = sum;
+    }
+}
+
+struct Segment {
+  int env, begin, end;  // steps of one episode, as far as they are in the sequence
+};
+
+// The segments longest first, as many at a time as there are lanes.
+class Schedule {
+ public:
+  Schedule(const bool* first, int length, int n) {
+    for (int env = 0; env < n; ++env)
+      for (int begin = 0, t = 1; t <= length; ++t)
+        if (t == length || first[size_t(t) * n + env]) {
+          segments_.push_back({env, begin, t});
+          begin = t;
+        }
+    std::stable_sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
+      return a.end - a.begin > b.end - b.begin;
+    });
+    while (active < LANES && take(active)) ++active;
+  }
+
+  // Every active lane has done one more step; lanes that have ended get a new segment or close up.
+  template <typename Ended, typename Moved>
+  void advance(Ended ended, Moved moved) {
+    for (int l = 0; l < active;) {
+      if (++done[l] < lane[l].end - lane[l].begin) {
+        ++l;
+        continue;
+      }
+      ended(l);
+      if (take(l)) {
+        ++l;
+      } else if (l < --active) {
+        lane[l] = lane[active];
+        done[l] = done[active];
+        moved(active, l);
+      }
+    }
+  }
+
+  Segment lane[LANES];
+  int done[LANES];
+  int active = 0;
+
+ private:
+  bool take(int l) {
+    if (next_ == segments_.size()) return false;
+    lane[l] = segments_[next_++];
+    done[l] = 0;
+    return true;
+  }
+
+  std::vector<Segment> segments_;
+  size_t next_ = 0;
+};
+
+// Two threads that go through the same steps, each with its own part of the units.
+class Pair {
+ public:
+  bool join() { return change_from_waiting(JOINED); }
+
+  // Whether the helper has come; if not in good time, it is not needed any more.
+  bool met() {
+    const auto late = std::chrono::steady_clock::now() + std::chrono::microseconds(30);
+    while (state_.load(std::memory_order_acquire) == WAITING)
+      if (std::chrono::steady_clock::now() > late && change_from_waiting(ALONE)) return false;
+    return true;
+  }
+
+  // Until both have come here.
+  void meet(int me) {
+    const int64_t mine = at_[me].steps.load(std::memory_order_relaxed) + 1;
+    at_[me].steps.store(mine, std::memory_order_release);
+    while (at_[1 - me].steps.load(std::memory_order_acquire) < mine) {
+    }
+  }
+
+ private:
+  enum State { WAITING, JOINED, ALONE };
+
+  bool change_from_waiting(State to) {
+    State waiting = WAITING;
+    return state_.compare_exchange_strong(waiting, to, std::memory_order_acq_rel);
+  }
+
+  struct alignas(64) At {
+    std::atomic<int64_t> steps{0};
+  };
+  At at_[2];
+  std::atomic<State> state_{WAITING};
+};
+
+// One thread's share of the work: blocks of W units, and how it keeps in step.
+struct Share {
+  int from, to;  // blocks
+  int me;
+  Pair* pair;  // none if alone
+
+  void meet() const {
+    if (pair) pair->meet(me);
+  }
+};
+
+// Memory of a thread's own that is kept from call to call: asking for it anew costs page faults.
+float* scratch(size_t size) {
+  thread_local std::vector<float> kept;
+  if (kept.size() < size + W) kept.resize(size + W);
+  const size_t off = reinterpret_cast<uintptr_t>(kept.data()) / 4 % W;
+  return kept.data() + (W - off) % W;
+}
+
+// How many blocks the way back takes at a time. The order of its sums depends on it, so it does not
+// depend on who does them.
+int together(int blocks) { return blocks % 4 == 0 ? 4 : blocks % 2 == 0 ? 2 : 1; }
+
+// Calls work(share), on two threads if that pays and a second one is free.
+template <typename Work>
+void divide(ffi::ThreadPool& pool, int blocks, Work work) {
+  constexpr int ENOUGH = 128 / W;  // blocks: with fewer, waiting for each other takes longer
+  if (blocks >= ENOUGH && pool.num_threads() > 1) {
+    auto pair = std::make_shared<Pair>();
+    const int half = blocks / together(blocks) / 2 * together(blocks);
+    pool.Schedule([pair, work, half] {
+      if (pair->join()) work(Share{0, half, 1, pair.get()});
+    });
+    if (pair->met()) {
+      work(Share{half, blocks, 0, pair.get()});
+      return;
+    }
+  }
+  work(Share{0, blocks, 0, nullptr});
+}
+
+struct Forward {
+  int length, n, hidden;
+  const float *projected, *memory;
+  const bool* first;
+  const float *weight, *bias;
+  float *memories, *before, *gates;  // gates: r, z, n, g_n + b
+
+  void operator()(const Share& share) const {
+    float* packed = scratch(size_t(share.to - share.from) * hidden * 3 * W);
+    for (int b = share.from; b < share.to; ++b)
+      for (int k = 0; k < hidden; ++k)
+        for (int g = 0; g < 3; ++g)
+          store(packed + ((size_t(b - share.from) * hidden + k) * 3 + g) * W,
+                load(weight + (size_t(k) * 3 + g) * hidden + b * W));
+    const std::vector<float> zeros(hidden);
+    Schedule lanes(first, length, n);
+    while (lanes.active) {
+      if (lanes.active == 4) step<4>(share, packed, zeros.data(), lanes);
+      else if (lanes.active == 3) step<3>(share, packed, zeros.data(), lanes);
+      else if (lanes.active == 2) step<2>(share, packed, zeros.data(), lanes);
+      else step<1>(share, packed, zeros.data(), lanes);
+      share.meet();
+      lanes.advance([](int) {}, [](int, int) {});
+    }
+  }
+
+  template <int L>
+  void step(const Share& share, const float* packed, const float* zeros, const Schedule& lanes) const {
+    size_t at[L];
+    const float* rows[L];
+    for (int l = 0; l < L; ++l) {
+      const Segment& segment = lanes.lane[l];
+      const int t = segment.begin + lanes.done[l];
+      at[l] = size_t(t) * n + segment.env;
+      const bool fresh = first[at[l]];
+      rows[l] = fresh ? zeros : t == 0 ? memory + size_t(segment.env) * hidden
+                                       : memories + (at[l] - n) * hidden;
+    }
+    for (int b = share.from; b < share.to; ++b) {
+      Vec sums[L][3];
+      multiply<L, 3>(rows, packed + size_t(b - share.from) * hidden * 3 * W, hidden, sums);
+      for (int l = 0; l < L; ++l) {
+        const float* x = projected + at[l] * 3 * hidden + b * W;
+        float* saved = gates + at[l] * 4 * hidden + b * W;
+        const Vec h = load(rows[l] + b * W);
+        const Vec r = sigmoid(load(x) + sums[l][0]);
+        const Vec z = sigmoid(load(x + hidden) + sums[l][1]);
+        const Vec g = sums[l][2] + load(bias + b * W);
+        const Vec c = tanh(load(x + 2 * hidden) + r * g);
+        store(memories + at[l] * hidden + b * W, c + z * (h - c));
+        store(before + at[l] * hidden + b * W, h);
+        store(saved, r);
+        store(saved + hidden, z);
+        store(saved + 2 * hidden, c);
+        store(saved + 3 * hidden, g);
+      }
+    }
+  }
+};
+
+struct Backward {
+  int length, n, hidden;
+  const float *d_memories, *before, *gates;
+  const bool* first;
+  const float* weight;
+  float *d_projected, *d_gates, *d_memory;
+
+  void operator()(const Share& share) const {
+    switch (together(hidden / W)) {
+      case 4: return go<4>(share);
+      case 2: return go<2>(share);
+      default: return go<1>(share);
+    }
+  }
+
+  template <int V>
+  void go(const Share& share) const {
+    const int depth = 3 * hidden, width = (share.to - share.from) * W;
+    float* packed = scratch(size_t(width) * (depth + LANES));
+    float* carry[LANES];  // of each lane: what the later steps want of its memory
+    for (int l = 0; l < LANES; ++l) carry[l] = packed + size_t(width) * (depth + l);
+    transpose<V>(share, packed);
+    Schedule lanes(first, length, n);
+    while (lanes.active) {
+      if (lanes.active == 4) step<4, V>(share, packed, carry, lanes);
+      else if (lanes.active == 3) step<3, V>(share, packed, carry, lanes);
+      else if (lanes.active == 2) step<2, V>(share, packed, carry, lanes);
+      else step<1, V>(share, packed, carry, lanes);
+      lanes.advance(
+          [&](int l) {
+            const Segment& segment = lanes.lane[l];
+            if (segment.begin > 0) return;
+            float* wanted = d_memory + size_t(segment.env) * hidden + share.from * W;
+            if (first[segment.env]) std::fill(wanted, wanted + width, 0.0f);
+            else std::copy(carry[l], carry[l] + width, wanted);
+          },
+          [&](int from, int to) { std::swap(carry[from], carry[to]); });
+    }
+    share.meet();
+  }
+
+  // Columns of the transposed weight, V vectors of them side by side for all rows, then the next V.
+  template <int V>
+  void transpose(const Share& share, float* packed) const {
+    const int depth = 3 * hidden;
+    for (int b = share.from; b < share.to; ++b)
+      for (int k = 0; k < depth; k += W) {
+        const int block = b - share.from;
+        float* to = packed + size_t(block / V) * V * W * depth + size_t(k) * V * W + block % V * W;
+        for (int i = 0; i < W; ++i)
+          for (int j = 0; j < W; ++j)
+            to[size_t(i) * V * W + j] = weight[size_t(b * W + j) * depth + k + i];
+      }
+  }
+
+  template <int L, int V>
+  void step(const Share& share, const float* packed, float* const* carry, const Schedule& lanes) const {
+    const float* rows[L];
+    for (int l = 0; l < L; ++l) {
+      const Segment& segment = lanes.lane[l];
+      const bool last = lanes.done[l] == 0;
+      const size_t at = size_t(segment.end - 1 - lanes.done[l]) * n + segment.env;
+      rows[l] = d_gates + at * 3 * hidden;
+      for (int b = share.from; b < share.to; ++b) {
+        const float* saved = gates + at * 4 * hidden + b * W;
+        float* later = carry[l] + (b - share.from) * W;
+        float* by_input = d_projected + at * 3 * hidden + b * W;
+        float* by_gate = d_gates + at * 3 * hidden + b * W;
+        const Vec r = load(saved), z = load(saved + hidden);
+        const Vec c = load(saved + 2 * hidden), g = load(saved + 3 * hidden);
+        Vec d = load(d_memories + at * hidden + b * W);
+        if (!last) d += load(later);
+        const Vec d_c = d * (1.0f - z) * (1.0f - c * c);
+        const Vec d_r = d_c * g * r * (1.0f - r);
+        const Vec d_z = d * (load(before + at * hidden + b * W) - c) * z * (1.0f - z);
+        store(by_input, d_r);
+        store(by_input + hidden, d_z);
+        store(by_input + 2 * hidden, d_c);
+        store(by_gate, d_r);
+        store(by_gate + hidden, d_z);
+        store(by_gate + 2 * hidden, d_c * r);
+        store(later, d * z);
+      }
+    }
+    share.meet();
+    for (int b = share.from; b < share.to; b += V) {
+      Vec sums[L][V];
+      const int block = b - share.from;
+      multiply<L, V>(rows, packed + size_t(block) * W * 3 * hidden, 3 * hidden, sums);
+      for (int l = 0; l < L; ++l)
+        for (int v = 0; v < V; ++v) {
+          float* later = carry[l] + (block + v) * W;
+          store(later, load(later) + sums[l][v]);
+        }
+    }
+  }
+};
+
+using F32_1 = ffi::Buffer<ffi::F32, 1>;
+using F32_2 = ffi::Buffer<ffi::F32, 2>;
+using F32_3 = ffi::Buffer<ffi::F32, 3>;
+using Bool_2 = ffi::Buffer<ffi::PRED, 2>;
+template <typename T>
+using Out = ffi::Result<T>;
+
+ffi::Error forward(ffi::ThreadPool pool, F32_3 projected, F32_2 memory, Bool_2 first, F32_2 weight,
+                   F32_1 bias, Out<F32_3> memories, Out<F32_3> before, Out<F32_3> gates) {
+  const auto sizes = first.dimensions();
+  const int hidden = int(weight.dimensions()[0]);
+  divide(pool, hidden / W,
+         Forward{int(sizes[0]), int(sizes[1]), hidden, projected.typed_data(), memory.typed_data(),
+                 first.typed_data(), weight.typed_data(), bias.typed_data(), memories->typed_data(),
+                 before->typed_data(), gates->typed_data()});
+  return ffi::Error::Success();
+}
+
+ffi::Error backward(ffi::ThreadPool pool, F32_3 d_memories, F32_3 before, F32_3 gates, Bool_2 first,
+                    F32_2 weight, Out<F32_3> d_projected, Out<F32_3> d_gates, Out<F32_2> d_memory) {
+  const auto sizes = first.dimensions();
+  const int hidden = int(weight.dimensions()[0]);
+  divide(pool, hidden / W,
+         Backward{int(sizes[0]), int(sizes[1]), hidden, d_memories.typed_data(), before.typed_data(),
+                  gates.typed_data(), first.typed_data(), weight.typed_data(),
+                  d_projected->typed_data(), d_gates->typed_data(), d_memory->typed_data()});
+  return ffi::Error::Success();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_gru_forward, forward,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<F32_3>()
+                                  .Arg<F32_2>()
+                                  .Arg<Bool_2>()
+                                  .Arg<F32_2>()
+                                  .Arg<F32_1>()
+                                  .Ret<F32_3>()
+                                  .Ret<F32_3>()
+                                  .Ret<F32_3>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_gru_backward, backward,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<F32_3>()
+                                  .Arg<F32_3>()
+                                  .Arg<F32_3>()
+                                  .Arg<Bool_2>()
+                                  .Arg<F32_2>()
+                                  .Ret<F32_3>()
+                                  .Ret<F32_3>()
+                                  .Ret<F32_2>());

@@ -1,0 +1,95 @@
+"""The loops written in C++: compiled for this machine when they are first needed, and kept.
+
+That takes a C++ compiler (`$CXX`, c++, g++ or clang++) and a few seconds, once; the headers come
+with jaxlib. Without one, or with `MARKOVLENS_NATIVE=0`, XLA's loops do the same, more slowly.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+import warnings
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+
+from markovlens.files import cache_folder
+
+SOURCE = Path(__file__).with_name("gru.cc")
+TARGETS = ("markovlens_gru_forward", "markovlens_gru_backward")
+FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-w"]
+
+
+def available() -> bool:
+    """Whether there are native loops for the arrays that JAX makes here."""
+    wanted = os.environ.get("MARKOVLENS_NATIVE", "1") != "0"
+    return wanted and jax.default_backend() == "cpu" and _registered()
+
+
+@cache
+def _registered() -> bool:
+    compiler = find_compiler()
+    if compiler is None:
+        return False
+    try:
+        library = load(compiler, cache_folder())
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        reason = next(iter(said.strip().splitlines()), "no reason given")
+        warnings.warn(
+            f"the native loops could not be compiled, so training is slower: {reason} "
+            "(MARKOVLENS_NATIVE=0 goes without them, CXX names another compiler)",
+            stacklevel=2,
+        )
+        return False
+    for name in TARGETS:
+        capsule = jax.ffi.pycapsule(getattr(library, name))
+        jax.ffi.register_ffi_target(name, capsule, platform="cpu")
+    return True
+
+
+def find_compiler() -> list[str] | None:
+    """The command of a C++ compiler; `$CXX` alone counts if it is set."""
+    if named := os.environ.get("CXX"):
+        return shlex.split(named)
+    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    return None if found is None else [found]
+
+
+def load(compiler: list[str], folder: Path | None) -> ctypes.CDLL:
+    """The library out of `folder`, compiled into it if it is not there; None: into no folder."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as passing:
+            return load(compiler, Path(passing))
+    library = folder / f"native-{_fingerprint(compiler)}.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".native-", dir=folder) as beside:
+            built = Path(beside) / library.name
+            command = [*compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o"]
+            subprocess.run([*command, str(built)], check=True, capture_output=True, text=True)
+            os.replace(built, library)
+    return ctypes.CDLL(str(library))
+
+
+def _fingerprint(compiler: list[str]) -> str:
+    """Of all that the compiled code depends on: it may lie where other machines find it too."""
+    asked = subprocess.run([*compiler, "--version"], check=True, capture_output=True, text=True)
+    parts = [SOURCE.read_text(), *compiler, asked.stdout, *FLAGS, version("jaxlib"), _processor()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    """What kind of processor this is, and what it can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    told = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return "\n".join([platform.machine(), platform.processor(), *sorted(told)])
