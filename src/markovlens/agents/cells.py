@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -27,7 +26,7 @@ class NoMemory(Cell):
         return self.inputs.bias.shape[0]
 
     def project(self, x: Float[Array, "... D"]) -> Float[Array, "... K"]:
-        return jax.nn.relu(self.inputs(x))
+        return self.inputs.relu(x)
 
     def step(self, projected: Float[Array, "N H"], memory: Float[Array, "N H"]) -> Array:
         return projected

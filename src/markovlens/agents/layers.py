@@ -1,9 +1,12 @@
 """Dense layers and their initialisation, which NumPy draws: it needs no compiling."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from markovlens.agents.native.dense import dense_layer, fits
 
 
 class Dense(eqx.Module):
@@ -13,8 +16,20 @@ class Dense(eqx.Module):
     bias: Float[Array, "O"]
 
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... O"]:
-        flat = x.reshape(-1, x.shape[-1]) @ self.weight + self.bias[None]
-        return flat.reshape(*x.shape[:-1], -1)
+        return self._rows(x, positive=False)
+
+    def relu(self, x: Float[Array, "... I"]) -> Float[Array, "... O"]:
+        """The positive part of it."""
+        return self._rows(x, positive=True)
+
+    def _rows(self, x: Float[Array, "... I"], positive: bool) -> Float[Array, "... O"]:
+        rows = x.reshape(-1, x.shape[-1])
+        if fits(len(rows)):
+            y = dense_layer(positive, rows, self.weight, self.bias)
+        else:
+            y = rows @ self.weight + self.bias[None]
+            y = jax.nn.relu(y) if positive else y
+        return y.reshape(*x.shape[:-1], -1)
 
 
 def dense(n_in: int, n_out: int, rng: np.random.Generator, gain: float, blocks: int = 1) -> Dense:

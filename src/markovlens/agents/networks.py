@@ -7,7 +7,6 @@ first layers lie side by side in one matrix.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -46,11 +45,11 @@ class Encoder(eqx.Module):
         self.again = again
 
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... H"]:
-        features = jax.nn.relu(self.first(x))
+        features = self.first.relu(x)
         if self.second is None:
             return features
         repeated = jnp.stack([x[..., i] for i in self.again], axis=-1)
-        return jax.nn.relu(self.second(jnp.concatenate([features, repeated], axis=-1)))
+        return self.second.relu(jnp.concatenate([features, repeated], axis=-1))
 
 
 class ActorCritic(eqx.Module):
@@ -84,7 +83,7 @@ class ActorCritic(eqx.Module):
 
     def outputs(self, memory: Float[Array, "... M"]) -> Outputs:
         """The actor's and the critics' outputs, given what is remembered."""
-        hidden = jax.nn.relu(self.heads(self.latent(self.cell.output(memory))))
+        hidden = self.heads.relu(self.latent(self.cell.output(memory)))
         n_critics, size = self.value_weight.shape
         action = self.actor(hidden[..., :size])
         if self.log_sd is not None:

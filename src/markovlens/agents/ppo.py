@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,8 @@ from markovlens.agents.losses import (
     discrepancy_loss,
     lambda_returns,
 )
+from markovlens.agents.native.adam import adam_step
+from markovlens.agents.native.library import available
 from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import Rollout
 
@@ -221,10 +224,21 @@ def _adam_step(
 ) -> tuple[Any, optax.ScaleByAdamState]:
     """Adam as `optax.scale_by_adam` has it, but nothing moves once the run has diverged.
 
-    Both moments are finished before the parameters are touched, so that XLA can update all three
+    Without native code, both moments are finished before the parameters are touched, so that XLA can update all three
     where they are; left to itself it computes the parameters from the old moments and copies all
     three at every step.
     """
+
+    count = moments.count + (~diverged).astype(jnp.int32)
+    mu_scale, nu_scale = (1.0 / (1.0 - decay**count) for decay in ADAM_DECAY)
+
+    if available():
+        scales = jnp.stack([shrink, rate, mu_scale, nu_scale, (~diverged).astype(jnp.float32)])
+        step = partial(adam_step, ADAM_DECAY, ADAM_EPS, scales)
+        after = jax.tree.map(step, packed, moments.mu, moments.nu, gradient)
+        inner = jax.tree.structure((0, 0, 0))
+        packed, mu, nu = jax.tree.transpose(jax.tree.structure(packed), inner, after)
+        return packed, optax.ScaleByAdamState(count, mu, nu)
 
     def averages(decay: float, power: int, old: Any) -> Any:
         def one(average: Array, g: Array) -> Array:
@@ -236,9 +250,6 @@ def _adam_step(
     mu, nu = jax.lax.optimization_barrier(
         (averages(ADAM_DECAY[0], 1, moments.mu), averages(ADAM_DECAY[1], 2, moments.nu))
     )
-    count = moments.count + (~diverged).astype(jnp.int32)
-    mu_scale, nu_scale = (1.0 / (1.0 - decay**count) for decay in ADAM_DECAY)
-
     def moved(p: Array, m: Array, v: Array) -> Array:
         return jnp.where(diverged, p, p - rate * m * mu_scale / (jnp.sqrt(v * nu_scale) + ADAM_EPS))
 

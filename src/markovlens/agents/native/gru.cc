@@ -10,60 +10,19 @@
 // within a step, but for how many memories go at once.
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <vector>
 
+#include "pair.h"
+#include "vectors.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
+using namespace markovlens;
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int W = 16;
-#elif defined(__AVX__)
-constexpr int W = 8;
-#else
-constexpr int W = 4;
-#endif
-typedef float Vec __attribute__((vector_size(4 * W), aligned(4), may_alias));
-typedef int32_t IVec __attribute__((vector_size(4 * W)));
-
 constexpr int LANES = 4;
-
-inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
-inline void store(float* p, Vec x) { *reinterpret_cast<Vec*>(p) = x; }
-
-// e^y - 1 = 2^k (e^f - 1) + 2^k - 1 with y = k ln 2 + f: accurate near 0 too. |y| < 40.
-inline Vec expm1(Vec y) {
-  const Vec scaled = y * 1.44269504f;
-  const IVec k = __builtin_convertvector(scaled + (scaled < 0.0f ? Vec{} - 0.5f : Vec{} + 0.5f), IVec);
-  const Vec whole = __builtin_convertvector(k, Vec);
-  const Vec f = (y - whole * 0.693359375f) + whole * 2.12194440e-4f;  // ln 2 in two parts
-  Vec p = f * (1.0f / 5040) + 1.0f / 720;
-  p = p * f + 1.0f / 120;
-  p = p * f + 1.0f / 24;
-  p = p * f + 1.0f / 6;
-  p = p * f + 0.5f;
-  p = p * f * f + f;
-  const Vec power = (Vec)((k + 127) << 23);
-  return power * p + (power - 1.0f);
-}
-
-// e^2x - 1 over e^2x + 1; beyond ±9 it is ±1 in single precision.
-inline Vec tanh(Vec x) {
-  const Vec low = Vec{} - 9.0f, high = Vec{} + 9.0f;
-  const Vec bounded = x < low ? low : (x > high ? high : x);
-  const Vec e = expm1(bounded + bounded);
-  const Vec t = e / (e + 2.0f);
-  return x == x ? t : x;  // not a number stays one, so that divergence is seen
-}
-
-inline Vec sigmoid(Vec x) { return tanh(x * 0.5f) * 0.5f + 0.5f; }
+constexpr int ENOUGH = 256 / W;  // blocks of W units; with fewer, waiting for each other takes longer
 
 // acc[l][v] += rows[l][k] * packed[k][v], k < depth, in `SPLIT` sums each so that none waits for the last.
 template <int L, int V>
@@ -140,82 +99,9 @@ class Schedule {
   size_t next_ = 0;
 };
 
-// Two threads that go through the same steps, each with its own part of the units.
-class Pair {
- public:
-  bool join() { return change_from_waiting(JOINED); }
-
-  // Whether the helper has come; if not in good time, it is not needed any more.
-  bool met() {
-    const auto late = std::chrono::steady_clock::now() + std::chrono::microseconds(30);
-    while (state_.load(std::memory_order_acquire) == WAITING)
-      if (std::chrono::steady_clock::now() > late && change_from_waiting(ALONE)) return false;
-    return true;
-  }
-
-  // Until both have come here.
-  void meet(int me) {
-    const int64_t mine = at_[me].steps.load(std::memory_order_relaxed) + 1;
-    at_[me].steps.store(mine, std::memory_order_release);
-    while (at_[1 - me].steps.load(std::memory_order_acquire) < mine) {
-    }
-  }
-
- private:
-  enum State { WAITING, JOINED, ALONE };
-
-  bool change_from_waiting(State to) {
-    State waiting = WAITING;
-    return state_.compare_exchange_strong(waiting, to, std::memory_order_acq_rel);
-  }
-
-  struct alignas(64) At {
-    std::atomic<int64_t> steps{0};
-  };
-  At at_[2];
-  std::atomic<State> state_{WAITING};
-};
-
-// One thread's share of the work: blocks of W units, and how it keeps in step.
-struct Share {
-  int from, to;  // blocks
-  int me;
-  Pair* pair;  // none if alone
-
-  void meet() const {
-    if (pair) pair->meet(me);
-  }
-};
-
-// Memory of a thread's own that is kept from call to call: asking for it anew costs page faults.
-float* scratch(size_t size) {
-  thread_local std::vector<float> kept;
-  if (kept.size() < size + W) kept.resize(size + W);
-  const size_t off = reinterpret_cast<uintptr_t>(kept.data()) / 4 % W;
-  return kept.data() + (W - off) % W;
-}
-
 // How many blocks the way back takes at a time. The order of its sums depends on it, so it does not
 // depend on who does them.
 int together(int blocks) { return blocks % 4 == 0 ? 4 : blocks % 2 == 0 ? 2 : 1; }
-
-// Calls work(share), on two threads if that pays and a second one is free.
-template <typename Work>
-void divide(ffi::ThreadPool& pool, int blocks, Work work) {
-  constexpr int ENOUGH = 128 / W;  // blocks: with fewer, waiting for each other takes longer
-  if (blocks >= ENOUGH && pool.num_threads() > 1) {
-    auto pair = std::make_shared<Pair>();
-    const int half = blocks / together(blocks) / 2 * together(blocks);
-    pool.Schedule([pair, work, half] {
-      if (pair->join()) work(Share{0, half, 1, pair.get()});
-    });
-    if (pair->met()) {
-      work(Share{half, blocks, 0, pair.get()});
-      return;
-    }
-  }
-  work(Share{0, blocks, 0, nullptr});
-}
 
 struct Forward {
   int length, n, hidden;
@@ -382,22 +268,22 @@ using Bool_2 = ffi::Buffer<ffi::PRED, 2>;
 template <typename T>
 using Out = ffi::Result<T>;
 
-ffi::Error forward(ffi::ThreadPool pool, F32_3 projected, F32_2 memory, Bool_2 first, F32_2 weight,
+ffi::Error forward(F32_3 projected, F32_2 memory, Bool_2 first, F32_2 weight,
                    F32_1 bias, Out<F32_3> memories, Out<F32_3> before, Out<F32_3> gates) {
   const auto sizes = first.dimensions();
   const int hidden = int(weight.dimensions()[0]);
-  divide(pool, hidden / W,
+  divide(hidden / W, together(hidden / W), ENOUGH,
          Forward{int(sizes[0]), int(sizes[1]), hidden, projected.typed_data(), memory.typed_data(),
                  first.typed_data(), weight.typed_data(), bias.typed_data(), memories->typed_data(),
                  before->typed_data(), gates->typed_data()});
   return ffi::Error::Success();
 }
 
-ffi::Error backward(ffi::ThreadPool pool, F32_3 d_memories, F32_3 before, F32_3 gates, Bool_2 first,
+ffi::Error backward(F32_3 d_memories, F32_3 before, F32_3 gates, Bool_2 first,
                     F32_2 weight, Out<F32_3> d_projected, Out<F32_3> d_gates, Out<F32_2> d_memory) {
   const auto sizes = first.dimensions();
   const int hidden = int(weight.dimensions()[0]);
-  divide(pool, hidden / W,
+  divide(hidden / W, together(hidden / W), ENOUGH,
          Backward{int(sizes[0]), int(sizes[1]), hidden, d_memories.typed_data(), before.typed_data(),
                   gates.typed_data(), first.typed_data(), weight.typed_data(),
                   d_projected->typed_data(), d_gates->typed_data(), d_memory->typed_data()});
@@ -408,7 +294,6 @@ ffi::Error backward(ffi::ThreadPool pool, F32_3 d_memories, F32_3 before, F32_3 
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_gru_forward, forward,
                               ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
                                   .Arg<F32_3>()
                                   .Arg<F32_2>()
                                   .Arg<Bool_2>()
@@ -420,7 +305,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_gru_forward, forward,
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_gru_backward, backward,
                               ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
                                   .Arg<F32_3>()
                                   .Arg<F32_3>()
                                   .Arg<F32_3>()

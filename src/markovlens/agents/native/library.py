@@ -1,7 +1,7 @@
-"""The loops written in C++: compiled for this machine when they are first needed, and kept.
+"""What is written in C++: compiled for this machine when they are first needed, and kept.
 
 That takes a C++ compiler (`$CXX`, c++, g++ or clang++) and a few seconds, once; the headers come
-with jaxlib. Without one, or with `MARKOVLENS_NATIVE=0`, XLA's loops do the same, more slowly.
+with jaxlib. Without one, or with `MARKOVLENS_NATIVE=0`, XLA does the same, more slowly.
 """
 
 import ctypes
@@ -13,23 +13,52 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array
 
 from markovlens.files import cache_folder
 
-SOURCE = Path(__file__).with_name("gru.cc")
-TARGETS = ("markovlens_gru_forward", "markovlens_gru_backward")
-FLAGS = ["-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-w"]
+HERE = Path(__file__).parent
+SOURCES = [HERE / "adam.cc", HERE / "dense.cc", HERE / "gru.cc"]
+HEADERS = [HERE / "pair.h", HERE / "vectors.h"]
+TARGETS = (
+    "markovlens_adam",
+    "markovlens_dense_forward",
+    "markovlens_dense_by_input",
+    "markovlens_dense_by_parameters",
+    "markovlens_gru_forward",
+    "markovlens_gru_backward",
+)
+FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC", "-w"]
 
 
 def available() -> bool:
-    """Whether there are native loops for the arrays that JAX makes here."""
+    """Whether there is native code for the arrays that JAX makes here."""
     wanted = os.environ.get("MARKOVLENS_NATIVE", "1") != "0"
     return wanted and jax.default_backend() == "cpu" and _registered()
+
+
+def call(
+    target: str,
+    shapes: Sequence[tuple[int, ...]],
+    *arrays: Array,
+    in_place: dict[int, int] | None = None,
+    **options: Any,
+) -> Sequence[Array]:
+    """What one of `TARGETS` makes of the arrays: float32, in these shapes. `in_place` says which of
+    the arrays each result may be written over."""
+    results = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    function = jax.ffi.ffi_call(
+        target, results, vmap_method="sequential", input_output_aliases=in_place
+    )
+    return function(*arrays, **options)
 
 
 @cache
@@ -43,7 +72,7 @@ def _registered() -> bool:
         said = getattr(error, "stderr", None) or str(error)
         reason = next(iter(said.strip().splitlines()), "no reason given")
         warnings.warn(
-            f"the native loops could not be compiled, so training is slower: {reason} "
+            f"the native code could not be compiled, so training is slower: {reason} "
             "(MARKOVLENS_NATIVE=0 goes without them, CXX names another compiler)",
             stacklevel=2,
         )
@@ -72,8 +101,9 @@ def load(compiler: list[str], folder: Path | None) -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".native-", dir=folder) as beside:
             built = Path(beside) / library.name
-            command = [*compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o"]
-            subprocess.run([*command, str(built)], check=True, capture_output=True, text=True)
+            files = [f"-I{jax.ffi.include_dir()}", *map(str, SOURCES), "-o", str(built)]
+            command = [*compiler, *FLAGS, *files]
+            subprocess.run(command, check=True, capture_output=True, text=True)
             os.replace(built, library)
     return ctypes.CDLL(str(library))
 
@@ -81,7 +111,8 @@ def load(compiler: list[str], folder: Path | None) -> ctypes.CDLL:
 def _fingerprint(compiler: list[str]) -> str:
     """Of all that the compiled code depends on: it may lie where other machines find it too."""
     asked = subprocess.run([*compiler, "--version"], check=True, capture_output=True, text=True)
-    parts = [SOURCE.read_text(), *compiler, asked.stdout, *FLAGS, version("jaxlib"), _processor()]
+    code = [path.read_text() for path in SOURCES + HEADERS]
+    parts = [*code, *compiler, asked.stdout, *FLAGS, version("jaxlib"), _processor()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
