@@ -10,8 +10,9 @@ by the GFLOP/s of a 2048² float32 matrix product on all cores, both the best of
 rounds. The baseline is the same update with a GRU whose six matrix products are inside the loop,
 differentiated by JAX, and with a reset computed at every step.
 
-Every program runs in processes of its own, with as many threads as the package would give it: one
-for a small network and for each of several processes. They wait while others are measured.
+Every program runs in processes of its own, with the threads that the package would give it: one for
+a small network and for each of several processes, else a second for the native code. They wait
+while others are measured.
 """
 
 import argparse
@@ -85,18 +86,18 @@ class Running:
     def __init__(self, env: str, algo: str, kind: str, args: argparse.Namespace):
         from markovlens.agents.config import PPOConfig
         from markovlens.cli.train import SMALL_LATENT
-        from markovlens.cores import ONE_THREAD
+        from markovlens.cores import ONE_THREAD, training_threads
 
         n = args.processes if kind == "fast" else 1
         seeds = args.seeds // n if kind == "fast" else 1
         small = PPOConfig(env=env, algo=algo).resolve().latent <= SMALL_LATENT
-        one_thread = n > 1 or (small and args.devices == 1)
+        threads = training_threads(small) if args.devices == 1 else {}
         command = [sys.executable, __file__, env, "--algo", algo, "--serve", kind]
         command += ["--seeds", str(seeds), "--devices", str(args.devices)]
         self.processes = [
             subprocess.Popen(
                 command,
-                env=os.environ | (ONE_THREAD if one_thread else {}),
+                env=os.environ | (ONE_THREAD if n > 1 else threads),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -28,7 +28,7 @@ from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import Rollout
 
 ADAM_DECAY, ADAM_EPS = (0.9, 0.999), 1e-5
-PACKED_BELOW = 2**18  # parameters
+PACKED_BELOW = 2**16  # parameters
 
 
 class Hyperparameters(eqx.Module):
@@ -224,14 +224,12 @@ def _adam_step(
 ) -> tuple[Any, optax.ScaleByAdamState]:
     """Adam as `optax.scale_by_adam` has it, but nothing moves once the run has diverged.
 
-    Without native code, both moments are finished before the parameters are touched, so that XLA can update all three
-    where they are; left to itself it computes the parameters from the old moments and copies all
-    three at every step.
+    Without native code both moments are finished before the parameters are touched, so that XLA
+    can update all three where they are; left to itself it computes the parameters from the old
+    moments and copies all three at every step.
     """
-
     count = moments.count + (~diverged).astype(jnp.int32)
     mu_scale, nu_scale = (1.0 / (1.0 - decay**count) for decay in ADAM_DECAY)
-
     if available():
         scales = jnp.stack([shrink, rate, mu_scale, nu_scale, (~diverged).astype(jnp.float32)])
         step = partial(adam_step, ADAM_DECAY, ADAM_EPS, scales)
@@ -250,6 +248,7 @@ def _adam_step(
     mu, nu = jax.lax.optimization_barrier(
         (averages(ADAM_DECAY[0], 1, moments.mu), averages(ADAM_DECAY[1], 2, moments.nu))
     )
+
     def moved(p: Array, m: Array, v: Array) -> Array:
         return jnp.where(diverged, p, p - rate * m * mu_scale / (jnp.sqrt(v * nu_scale) + ADAM_EPS))
 

@@ -2,13 +2,13 @@
 
 import os
 
-from markovlens.cores import ONE_THREAD, available_cores
+from markovlens.cores import available_cores
 from markovlens.files import cache_folder
 
 
-def prepare_jax(n_parallel: int = 1, small: bool = False) -> None:
+def prepare_jax(n_parallel: int = 1, threads: dict[str, str] | None = None) -> None:
     """Keep compiled programs between calls, and give independent work a device for each core; what
-    is a single piece of work and `small` gets one thread.
+    is a single piece of work has `threads`, or as many as XLA likes.
 
     The cache lies in the user's cache folder; `MARKOVLENS_CACHE` puts it elsewhere, and
     `MARKOVLENS_CACHE=` (empty) switches it off.
@@ -22,5 +22,5 @@ def prepare_jax(n_parallel: int = 1, small: bool = False) -> None:
     n_devices = max(1, min(n_parallel, available_cores()))
     if n_devices > 1:
         jax.config.update("jax_num_cpu_devices", n_devices)
-    elif small:
-        os.environ.update(ONE_THREAD)
+    elif threads is not None:
+        os.environ.update(threads)

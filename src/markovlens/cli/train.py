@@ -11,6 +11,7 @@ import tyro
 from markovlens.agents.config import PPOConfig
 from markovlens.agents.seeds import parse_seeds
 from markovlens.cli.output import print_json, print_table
+from markovlens.cores import training_threads
 
 SMALL_LATENT = 128  # up to which a second thread costs more than it does
 
@@ -45,7 +46,8 @@ def train(
 
     runs, folder = _what(config, seeds, out, resume)
     latent = runs[0][0].resolve().latent
-    prepare_jax(len(runs), small=latent is not None and latent <= SMALL_LATENT)
+    small = latent is not None and latent <= SMALL_LATENT
+    prepare_jax(len(runs), training_threads(small))
 
     from markovlens.agents import tracking
     from markovlens.agents.training import Diverged, complete, train_together

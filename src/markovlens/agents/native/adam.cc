@@ -23,11 +23,13 @@ inline Vec root(Vec x) {
   return x;
 }
 
-ffi::Error adam(float decay1, float decay2, float eps, Arrays p, Arrays m, Arrays v, Arrays g,
+ffi::Error adam(double decay1, double decay2, double eps, Arrays p, Arrays m, Arrays v, Arrays g,
                 Array1 scales, ffi::Result<Arrays> p_new, ffi::Result<Arrays> m_new,
                 ffi::Result<Arrays> v_new) {
   const float* by = scales.typed_data();
   const float shrink = by[0], step = by[1] * by[2], spread = by[3];
+  const float keep1 = float(decay1), add1 = float(1.0 - decay1);
+  const float keep2 = float(decay2), add2 = float(1.0 - decay2), least = float(eps);
   const bool moves = by[4] > 0.0f;
   const float *p0 = p.typed_data<float>(), *m0 = m.typed_data<float>(), *v0 = v.typed_data<float>();
   const float* slope = g.typed_data<float>();
@@ -43,9 +45,9 @@ ffi::Error adam(float decay1, float decay2, float eps, Arrays p, Arrays m, Array
   divide(n, W, ENOUGH, [=](const Share& share) {
     auto move = [=](auto x, auto old_m, auto old_v, auto old_p, auto sqrt, auto done) {
       x *= shrink;
-      const auto new_m = decay1 * old_m + (1.0f - decay1) * x;
-      const auto new_v = decay2 * old_v + (1.0f - decay2) * (x * x);
-      done(old_p - step * new_m / (sqrt(spread * new_v) + eps), new_m, new_v);
+      const auto new_m = keep1 * old_m + add1 * x;
+      const auto new_v = keep2 * old_v + add2 * (x * x);
+      done(old_p - step * new_m / (sqrt(spread * new_v) + least), new_m, new_v);
     };
     int i = share.from;
     for (; i + W <= share.to; i += W)
@@ -66,9 +68,9 @@ ffi::Error adam(float decay1, float decay2, float eps, Arrays p, Arrays m, Array
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_adam, adam,
                               ffi::Ffi::Bind()
-                                  .Attr<float>("decay1")
-                                  .Attr<float>("decay2")
-                                  .Attr<float>("eps")
+                                  .Attr<double>("decay1")
+                                  .Attr<double>("decay2")
+                                  .Attr<double>("eps")
                                   .Arg<Arrays>()
                                   .Arg<Arrays>()
                                   .Arg<Arrays>()

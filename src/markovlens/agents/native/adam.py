@@ -1,6 +1,5 @@
 """A step of Adam in C++ (`adam.cc`)."""
 
-import numpy as np
 from jaxtyping import Array, Float
 
 from markovlens.agents.native.library import call
@@ -17,12 +16,13 @@ def adam_step(
 ) -> tuple[Float[Array, "..."], Float[Array, "..."], Float[Array, "..."]]:
     """p, m and v after a step along g. The scales are of g, of the step, of m and of v; the last is
     0 if nothing is to move."""
-    numbers = {"decay1": decay[0], "decay2": decay[1], "eps": eps}
     p, m, v = call(
         "markovlens_adam",
         [p.shape] * 3,
         *(p, m, v, g, scales),
         in_place={0: 0, 1: 1, 2: 2},
-        **{name: np.float32(number) for name, number in numbers.items()},
+        decay1=decay[0],
+        decay2=decay[1],
+        eps=eps,
     )
     return p, m, v

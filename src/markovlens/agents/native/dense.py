@@ -46,7 +46,5 @@ def by_parameters(
     """xᵀ dy and the sum of dy's rows; if `positive`, dy counts only where y is."""
     width = d_y.shape[1]
     shapes = [(x.shape[1], width), (width,)]
-    d_weight, d_bias = call(
-        "markovlens_dense_by_parameters", shapes, x, d_y, y, positive=positive
-    )
+    d_weight, d_bias = call("markovlens_dense_by_parameters", shapes, x, d_y, y, positive=positive)
     return d_weight, d_bias

@@ -8,8 +8,6 @@ import ctypes
 import hashlib
 import os
 import platform
-import shlex
-import shutil
 import subprocess
 import tempfile
 import warnings
@@ -23,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from markovlens.cores import find_compiler
 from markovlens.files import cache_folder
 
 HERE = Path(__file__).parent
@@ -54,6 +53,8 @@ def call(
 ) -> Sequence[Array]:
     """What one of `TARGETS` makes of the arrays: float32, in these shapes. `in_place` says which of
     the arrays each result may be written over."""
+    if not _registered():
+        raise RuntimeError(f"{target} needs native code: ask `available` before")
     results = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     function = jax.ffi.ffi_call(
         target, results, vmap_method="sequential", input_output_aliases=in_place
@@ -81,14 +82,6 @@ def _registered() -> bool:
         capsule = jax.ffi.pycapsule(getattr(library, name))
         jax.ffi.register_ffi_target(name, capsule, platform="cpu")
     return True
-
-
-def find_compiler() -> list[str] | None:
-    """The command of a C++ compiler; `$CXX` alone counts if it is set."""
-    if named := os.environ.get("CXX"):
-        return shlex.split(named)
-    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    return None if found is None else [found]
 
 
 def load(compiler: list[str], folder: Path | None) -> ctypes.CDLL:
