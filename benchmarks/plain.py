@@ -103,8 +103,6 @@ class PlainProgram(program.Program):
 
 
 def _plain_moments(moments):
-    if isinstance(moments.mu, jax.Array):
-        return moments  # packed in one vector
     return moments._replace(mu=plainly(moments.mu), nu=plainly(moments.nu))
 
 

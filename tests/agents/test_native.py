@@ -8,14 +8,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from markovlens.agents.cells import CELLS
 from markovlens.agents.native import library
-from markovlens.agents.native.adam import adam_step
 from markovlens.agents.native.dense import dense_layer
 from markovlens.agents.native.gru import fits, gru_sequence
+from markovlens.agents.native.heads import heads_layer
+from markovlens.agents.networks import actor_critic
 from markovlens.cores import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
@@ -105,29 +105,44 @@ def test_a_dense_layer_shows_what_is_not_a_number():
     assert np.isfinite(np.delete(y, 2, axis=0)).all()
 
 
-@pytest.mark.parametrize("n", [1, 37, 40_000])
-def test_adam_equals_optax(n):
-    rng = np.random.default_rng(n)
-    ours = theirs = normal(rng, n)
-    adam = optax.scale_by_adam(eps=1e-5)
-    state = adam.init(theirs)
-    m = v = jnp.zeros(n)
-    for t in range(1, 6):
-        g = normal(rng, n)
-        update, state = adam.update(g, state)
-        theirs = theirs - 0.01 * update
-        scales = jnp.array([0.5, 0.01, 1 / (1 - 0.9**t), 1 / (1 - 0.999**t), 1.0])
-        ours, m, v = adam_step((0.9, 0.999), 1e-5, scales, ours, m, v, 2 * g)
-    close((ours, m, v), (theirs, state.mu, state.nu), 1e-6)
-    still = adam_step((0.9, 0.999), 1e-5, scales.at[4].set(0.0), ours, m, v, jnp.full(n, jnp.nan))
-    for a, b in zip(still, (ours, m, v), strict=True):
-        np.testing.assert_array_equal(a, b)
+@pytest.mark.parametrize(
+    ("rows", "size", "n_actions", "n_critics"), [(16, 7, 1, 1), (40, 48, 35, 2)]
+)
+def test_heads_equal_their_definition(rows, size, n_actions, n_critics):
+    rng = np.random.default_rng(rows)
+    hidden = normal(rng, rows, (1 + n_critics) * size)
+    actor = normal(rng, size, n_actions), normal(rng, n_actions)
+    critics = normal(rng, n_critics, size), normal(rng, n_critics)
+    wanted = normal(rng, rows, n_actions), normal(rng, rows, n_critics)
+
+    def plain(hidden, weight, bias, critics, critics_bias):
+        parts = hidden.reshape(rows, 1 + n_critics, size)
+        value = (parts[:, 1:] * critics[None]).sum(-1) + critics_bias[None]
+        return parts[:, 0] @ weight + bias[None], value
+
+    def outcome(function):
+        found, pull = jax.vjp(function, hidden, *actor, *critics)
+        return found, pull(wanted)
+
+    close(outcome(heads_layer), outcome(plain), 1e-6)
+
+
+def test_a_step_of_acting_shows_what_is_not_a_number():
+    net = actor_critic(3, 2, 16, 2, "gru", np.random.default_rng(0)).without_critics()
+    x = jnp.ones((5, 3)).at[2, 1].set(jnp.nan)
+    memory, said = net.act(x, jnp.zeros((5, 16)), jnp.zeros(5, bool))
+    for found in (memory, said.action):
+        assert np.isnan(found[2]).all()
+        assert np.isfinite(np.delete(found, 2, axis=0)).all()
 
 
 LARGE = """
 import hashlib, jax, jax.numpy as jnp, numpy as np
+from functools import partial
+from markovlens.agents.native.adam import adam_step
 from markovlens.agents.native.dense import dense_layer
 from markovlens.agents.native.gru import gru_sequence
+from markovlens.agents.networks import actor_critic
 rng = np.random.default_rng(0)
 normal = lambda *shape: jnp.float32(rng.normal(size=shape) / 16)
 first = jnp.asarray(rng.random((64, 1)) < 0.1)
@@ -138,6 +153,15 @@ args = normal(64, 800), normal(800, 768), normal(768), normal(256, 768)
 for _ in range(20):
     found, pull = jax.vjp(jax.jit(both), *args)
     found = found, pull(found)
+network = actor_critic(700, 90, 128, 2, "gru", rng, again=(3, 5))
+slope = jax.tree.map(lambda p: normal(*p.shape), network)
+scales = jnp.array([0.1, 10.0, 1000.0, 0.5, 1.0])
+adam = jax.jit(partial(adam_step, (0.9, 0.999), 1e-5))
+moved = adam(scales, network, slope, slope, slope)
+actor = network.without_critics()
+seen, first = normal(4, 700), jnp.array([True, False, False, True])
+acted = [actor.act(seen, normal(4, 128), first) for _ in range(20)]
+found = found, moved, acted
 numbers = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(found))
 print(hashlib.sha256(numbers).hexdigest())
 """

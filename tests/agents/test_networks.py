@@ -54,12 +54,23 @@ def test_steps_and_sequence_agree(cell):
         np.testing.assert_allclose(memory, together[t], atol=1e-5)
 
 
-def test_the_actor_alone_acts_the_same():
-    net = network()
-    memory = jnp.float32(np.random.default_rng(1).normal(size=(N, H)))
-    alone = net.without_critics().outputs(memory)
-    np.testing.assert_allclose(alone.action, net.outputs(memory).action, rtol=1e-5)
-    assert alone.value.shape == (N, 0)
+@pytest.mark.parametrize("options", [{}, {"again": (0, 4)}, {"continuous": True}])
+@pytest.mark.parametrize(("cell", "size"), [("gru", 8), ("gru", 16), ("gru", 80), ("lstm", 16)])
+def test_the_actor_alone_acts_the_same(cell, size, options):
+    n_outputs = 6 if "continuous" in options else A
+    rng = np.random.default_rng(1)
+    net = actor_critic(D, n_outputs, size, 2, cell, rng, **options)
+    net = jax.tree.map(lambda p: p + 0.1 * jnp.float32(rng.normal(size=p.shape)), net)
+    alone = net.without_critics()
+    for n in (1, 3, 4, 6):
+        x = jnp.float32(rng.normal(size=(n, D)))
+        memory = jnp.float32(rng.normal(size=net.memory(n).shape))
+        first = jnp.asarray(rng.random(n) < 0.5)
+        expected, said = net.act(x, memory, first)
+        found, alone_said = jax.jit(type(alone).act)(alone, x, memory, first)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(alone_said.action, said.action, atol=1e-5)
+        assert alone_said.value.shape == (n, 0)
 
 
 def test_what_is_fed_again_bypasses_the_first_layer():

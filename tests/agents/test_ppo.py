@@ -159,25 +159,36 @@ def test_the_step_size_falls_to_zero():
     jax.tree.map(np.testing.assert_array_equal, learner.network, network)
 
 
-def test_steps_are_optaxs_adam():
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_steps_are_optaxs_adam(native, monkeypatch):
+    monkeypatch.setenv("MARKOVLENS_NATIVE", native)
     rng = np.random.default_rng(3)
-    reference = optax.adam(0.01, eps=ppo.ADAM_EPS)
-    packed = expected = {"a": jnp.float32(rng.normal(size=5)), "b": jnp.float32(rng.normal(size=2))}
-    moments, state = optax.scale_by_adam().init(packed), reference.init(expected)
-    for _ in range(4):
-        gradient = jax.tree.map(lambda p: jnp.float32(rng.normal(size=p.shape)), packed)
-        shrunk = jax.tree.map(lambda g: 0.5 * g, gradient)
-        change, state = reference.update(shrunk, state)
+    reference = optax.chain(optax.clip_by_global_norm(2.0), optax.adam(0.01, eps=ppo.ADAM_EPS))
+    params = {"a": jnp.float32(rng.normal(size=50)), "b": jnp.float32(rng.normal(size=(3, 2)))}
+    expected = params
+    moments, state = optax.scale_by_adam().init(params), reference.init(params)
+    step = jax.jit(ppo._adam_step)
+
+    def move(params, moments, gradient, diverged=False):
+        return step(params, moments, gradient, 2.0, 0.01, jnp.bool_(diverged))
+
+    for size in (0.1, 10.0, 1.0):
+        gradient = jax.tree.map(lambda p: jnp.float32(rng.normal(size=p.shape) * size), params)  # noqa: B023
+        change, state = reference.update(gradient, state)
         expected = optax.apply_updates(expected, change)
-        packed, moments = ppo._adam_step(
-            packed, moments, gradient, jnp.float32(0.5), jnp.float32(0.01), jnp.bool_(False)
-        )
-    for name in packed:
-        np.testing.assert_allclose(packed[name], expected[name], rtol=1e-6, atol=1e-6)
+        params, moments, norm = move(params, moments, gradient)
+        assert float(norm) == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
+    for name in params:
+        np.testing.assert_allclose(params[name], expected[name], rtol=1e-5, atol=1e-6)
+    broken = gradient | {"b": gradient["b"].at[1, 0].set(jnp.nan)}
+    for still in (move(params, moments, broken), move(params, moments, gradient, diverged=True)):
+        jax.tree.map(np.testing.assert_array_equal, still[0], params)
+        jax.tree.map(np.testing.assert_array_equal, still[1].mu, moments.mu)
 
 
 def test_one_sequence_learns_the_same_compiled_whole_or_not(monkeypatch):
-    """Minibatches of one sequence go through loops that are one compiled function."""
+    """Without native code, minibatches of one sequence go through loops that are one function."""
+    monkeypatch.setenv("MARKOVLENS_NATIVE", "0")
     network, distribution, rollout = remembered()
     batch = judge(network, distribution, hyper(), rollout, 2)
     arguments = (batch, rollout.start_memory, jax.random.key(1))

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.actions import action_distribution, forbid
-from markovlens.agents.networks import ActorCritic, Outputs
+from markovlens.agents.networks import Actor, Outputs
 from markovlens.envs.spaces import Box, Space
 
 
 def choose(
-    network: ActorCritic,
+    network: Actor,
     space: Space,
     seen: Float[Array, "N I"],
     memory: Float[Array, "N M"],
@@ -20,8 +20,7 @@ def choose(
     """The memory with what is seen in it, what the network says, and an action in `space`: drawn
     with the noise, the most likely one without."""
     distribution = action_distribution(space)
-    memory = network.step(seen, memory, first)
-    said = network.outputs(memory)
+    memory, said = network.act(seen, memory, first)
     outputs = forbid(said.action, allowed)
     action = distribution.mode(outputs) if noise is None else distribution.sample(outputs, noise)
     return memory, Outputs(outputs, said.value), action

@@ -62,7 +62,8 @@ class Categorical(ActionDistribution):
         self, outputs: Float[Array, "... A"], action: Int[Array, "..."]
     ) -> Float[Array, "..."]:
         log_probs = jax.nn.log_softmax(outputs)
-        return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+        taken = jax.nn.one_hot(action, self.n, dtype=bool)  # its derivative needs no scatter
+        return jnp.where(taken, log_probs, 0.0).sum(-1)
 
     def entropy(self, outputs: Float[Array, "... A"]) -> Float[Array, "..."]:
         log_probs = jax.nn.log_softmax(outputs)

@@ -36,7 +36,7 @@ class GRU(Cell):
         return self.inputs(x)
 
     def step(self, projected: Float[Array, "N K"], memory: Float[Array, "N H"]) -> Array:
-        return _gru(projected, memory @ self.recurrent + self._bias[None], memory)
+        return _gru(projected, memory @ self.recurrent + self.recurrent_bias[None], memory)
 
     def sequence(
         self,
@@ -46,10 +46,11 @@ class GRU(Cell):
     ) -> Float[Array, "T N H"]:
         if fits(self.memory_size):
             return gru_sequence(projected, memory, first, self.recurrent, self.bias)
-        return recur(GRU_RULE, projected, memory, first, self.recurrent, self._bias)
+        return recur(GRU_RULE, projected, memory, first, self.recurrent, self.recurrent_bias)
 
     @property
-    def _bias(self) -> Float[Array, "K"]:
+    def recurrent_bias(self) -> Float[Array, "K"]:
+        """Of all gates: only the candidate has one."""
         return jnp.pad(self.bias, (2 * self.bias.shape[0], 0))
 
 

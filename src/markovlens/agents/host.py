@@ -20,7 +20,7 @@ from jaxtyping import Array
 from markovlens.agents.acting import choose, within
 from markovlens.agents.actions import ActionDistribution, action_distribution
 from markovlens.agents.config import PPOConfig, RunSpec
-from markovlens.agents.networks import ActorCritic
+from markovlens.agents.networks import Actor, ActorCritic
 from markovlens.agents.ppo import (
     Hyperparameters,
     Learner,
@@ -266,7 +266,7 @@ def _seeds(seed: int, update: int, n: int) -> list[int]:
 
 @eqx.filter_jit
 def _choose(
-    actor: ActorCritic,
+    actor: Actor,
     space: Space,
     action_space: Space,
     observation: np.ndarray,

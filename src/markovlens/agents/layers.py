@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from markovlens.agents.native.dense import dense_layer, fits
+from markovlens.agents.native.dense import dense_layer, many
 
 
 class Dense(eqx.Module):
@@ -24,7 +24,7 @@ class Dense(eqx.Module):
 
     def _rows(self, x: Float[Array, "... I"], positive: bool) -> Float[Array, "... O"]:
         rows = x.reshape(-1, x.shape[-1])
-        if fits(len(rows)):
+        if many(len(rows)):
             y = dense_layer(positive, rows, self.weight, self.bias)
         else:
             y = rows @ self.weight + self.bias[None]

@@ -14,7 +14,12 @@ from jaxtyping import Array, Bool, Float
 from markovlens.agents.cell import Cell
 from markovlens.agents.cells import CELLS
 from markovlens.agents.config import CellName
+from markovlens.agents.gru import GRU
 from markovlens.agents.layers import Dense, dense, orthogonal
+from markovlens.agents.native.actor import actor_step, pack_layers
+from markovlens.agents.native.dense import many
+from markovlens.agents.native.gru import fits
+from markovlens.agents.native.heads import heads_layer
 
 HIDDEN_GAIN, HEAD_GAIN, VALUE_GAIN, LOGIT_GAIN = 2**0.5, 2.0, 1.0, 0.01
 
@@ -85,23 +90,90 @@ class ActorCritic(eqx.Module):
         """The actor's and the critics' outputs, given what is remembered."""
         hidden = self.heads.relu(self.latent(self.cell.output(memory)))
         n_critics, size = self.value_weight.shape
-        action = self.actor(hidden[..., :size])
-        if self.log_sd is not None:
-            spread = jnp.broadcast_to(self.log_sd, action.shape)
-            action = jnp.concatenate([action, spread], axis=-1)
-        by_critic = hidden[..., size:].reshape(*hidden.shape[:-1], n_critics, size)
-        value = jnp.einsum("...ch,ch->...c", by_critic, self.value_weight)
-        return Outputs(action, value + jnp.broadcast_to(self.value_bias, value.shape))
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        if many(len(rows)):
+            action, value = heads_layer(
+                rows, self.actor.weight, self.actor.bias, self.value_weight, self.value_bias
+            )
+        else:
+            action = self.actor(rows[:, :size])
+            by_critic = rows[:, size:].reshape(len(rows), n_critics, size)
+            value = jnp.einsum("nch,ch->nc", by_critic, self.value_weight) + self.value_bias[None]
+        action = _with_spread(action, self.log_sd)
+        shape = hidden.shape[:-1]
+        return Outputs(action.reshape(*shape, -1), value.reshape(*shape, n_critics))
 
-    def without_critics(self) -> "ActorCritic":
-        """The same actor, for use where values are not needed."""
+    def act(
+        self, x: Float[Array, "N I"], memory: Float[Array, "N M"], first: Bool[Array, "N"]
+    ) -> tuple[Float[Array, "N M"], Outputs]:
+        """A step, and what the network says then."""
+        memory = self.step(x, memory, first)
+        return memory, self.outputs(memory)
+
+    def without_critics(self) -> "Actor":
+        """The same actor, to `act` with for many steps where values are not needed."""
         size = self.actor.weight.shape[0]
         heads = Dense(self.heads.weight[:, :size], self.heads.bias[:size])
+        if isinstance(self.cell, GRU) and fits(size):
+            return NativeActor(self.encoder, self.cell, self.latent, heads, self.actor, self.log_sd)
         return eqx.tree_at(
             lambda net: (net.heads, net.value_weight, net.value_bias),
             self,
             (heads, self.value_weight[:0], self.value_bias[:0]),
         )
+
+
+class NativeActor(eqx.Module):
+    """An actor with a GRU, whose steps are native code."""
+
+    packed: Float[Array, "W"]
+    log_sd: Float[Array, "n"] | None
+    memory_size: int = eqx.field(static=True)
+    encoder_width: int = eqx.field(static=True)
+    again: tuple[int, ...] = eqx.field(static=True)
+    n_outputs: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        cell: GRU,
+        latent: Dense,
+        heads: Dense,
+        actor: Dense,
+        log_sd: Float[Array, "n"] | None,
+    ):
+        recurrent = Dense(cell.recurrent, cell.recurrent_bias)
+        second = [] if encoder.second is None else [encoder.second]
+        layers = [encoder.first, *second, cell.inputs, recurrent, latent, heads, actor]
+        self.packed = pack_layers([(layer.weight, layer.bias) for layer in layers])
+        self.log_sd, self.memory_size = log_sd, cell.memory_size
+        self.encoder_width, self.again = encoder.first.bias.size, encoder.again
+        self.n_outputs = actor.bias.size
+
+    def memory(self, n: int) -> Float[Array, "{n} M"]:
+        """What an agent remembers before it has seen anything."""
+        return jnp.zeros((n, self.memory_size))
+
+    def act(
+        self, x: Float[Array, "N I"], memory: Float[Array, "N M"], first: Bool[Array, "N"]
+    ) -> tuple[Float[Array, "N M"], Outputs]:
+        """A step, and what the actor says then; no values."""
+        memory, action = actor_step(
+            self.packed, self.encoder_width, self.again, self.n_outputs, x, memory, first
+        )
+        return memory, Outputs(_with_spread(action, self.log_sd), jnp.zeros((len(memory), 0)))
+
+
+Actor = ActorCritic | NativeActor  # what can `act`
+
+
+def _with_spread(
+    action: Float[Array, "... n"], log_sd: Float[Array, "n"] | None
+) -> Float[Array, "... P"]:
+    """Logits as they are; means with their log standard deviations behind them."""
+    if log_sd is None:
+        return action
+    return jnp.concatenate([action, jnp.broadcast_to(log_sd, action.shape)], axis=-1)
 
 
 def actor_critic(

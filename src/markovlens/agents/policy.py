@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 from markovlens.agents.acting import choose, within
 from markovlens.agents.actions import action_distribution
 from markovlens.agents.host import closing
-from markovlens.agents.networks import ActorCritic
+from markovlens.agents.networks import Actor
 from markovlens.agents.run import Run
 from markovlens.envs.spaces import Space, kept_entries
 
@@ -24,7 +24,7 @@ class RunPolicy(eqx.Module):
     >>> ml.detect("tmaze-5", policy=RunPolicy(ml.load_run("runs/tmaze")))  # doctest: +SKIP
     """
 
-    network: ActorCritic
+    network: Actor
     action_space: Space
     env: str = eqx.field(static=True)  # what it was trained on
     kept: tuple[int, ...] = eqx.field(static=True)  # entries of the observation that it looks at

@@ -1,15 +1,12 @@
 """One update of PPO: judge a rollout, then a few passes of minibatches over it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from markovlens.agents.actions import ActionDistribution, forbid
@@ -28,7 +25,6 @@ from markovlens.agents.networks import ActorCritic
 from markovlens.agents.rollout import Rollout
 
 ADAM_DECAY, ADAM_EPS = (0.9, 0.999), 1e-5
-PACKED_BELOW = 2**16  # parameters
 
 
 class Hyperparameters(eqx.Module):
@@ -64,7 +60,7 @@ class Learner(eqx.Module):
     """What learning changes."""
 
     network: ActorCritic
-    moments: optax.OptState
+    moments: optax.ScaleByAdamState
     update: Int[Array, ""]  # updates done
     diverged: Bool[Array, ""]  # a gradient was not finite; the network is the last good one
 
@@ -97,19 +93,7 @@ class Progress(eqx.Module):
 
 
 def new_learner(network: ActorCritic) -> Learner:
-    packed, _ = _pack(network)
-    return Learner(network, optax.scale_by_adam().init(packed), jnp.int32(0), jnp.bool_(False))
-
-
-def _pack(network: ActorCritic) -> tuple[Any, Callable[[Any], ActorCritic]]:
-    """The parameters as Adam sees them, and the way back.
-
-    A small network is one vector: a step is then a few operations and not a few for every layer,
-    which is a quarter of the time at latent 32. A large one stays as it is, for copying it costs.
-    """
-    if sum(leaf.size for leaf in jax.tree.leaves(network)) > PACKED_BELOW:
-        return network, lambda same: same
-    return ravel_pytree(network)
+    return Learner(network, optax.scale_by_adam().init(network), jnp.int32(0), jnp.bool_(False))
 
 
 def judge(
@@ -176,27 +160,27 @@ def learn(
     orders = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, passes.epochs))
     groups = orders.reshape(passes.epochs * passes.minibatches, n // passes.minibatches)
     rate = hyper.learning_rate * (1.0 - learner.update / hyper.n_updates)
-    packed, unpack = _pack(learner.network)
 
     def step(
-        loop: tuple[Any, optax.OptState, Bool[Array, ""]], envs: Int[Array, "n"]
-    ) -> tuple[tuple[Any, optax.OptState, Bool[Array, ""]], tuple[Losses, Array, Array]]:
-        packed, moments, diverged = loop
+        loop: tuple[ActorCritic, optax.ScaleByAdamState, Bool[Array, ""]], envs: Int[Array, "n"]
+    ) -> tuple[Any, tuple[Losses, Array, Array]]:
+        network, moments, diverged = loop
         part = jax.tree.map(lambda leaf: leaf[:, envs], batch)
 
-        def objective(packed: Any) -> tuple[Array, tuple[Losses, Array]]:
-            return _objective(unpack(packed), distribution, hyper, part, start_memory[envs])
+        def objective(network: ActorCritic) -> tuple[Array, tuple[Losses, Array]]:
+            return _objective(network, distribution, hyper, part, start_memory[envs])
 
         with whole_loops():  # all that the network is given here depends on the minibatch
-            (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(packed)
-        norm = optax.tree.norm(gradient)
-        diverged = diverged | ~jnp.isfinite(norm)
-        shrink = jnp.minimum(1.0, hyper.max_gradient_norm / (norm + 1e-12))
-        packed, moments = _adam_step(packed, moments, gradient, shrink, rate, diverged)
-        return (packed, moments, diverged), (losses, norm, log_ratio)
+            (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(
+                network
+            )
+        network, moments, norm = _adam_step(
+            network, moments, gradient, hyper.max_gradient_norm, rate, diverged
+        )
+        return (network, moments, diverged | ~jnp.isfinite(norm)), (losses, norm, log_ratio)
 
-    (packed, moments, diverged), (losses, norm, log_ratio) = jax.lax.scan(
-        step, (packed, learner.moments, learner.diverged), groups
+    (network, moments, diverged), (losses, norm, log_ratio) = jax.lax.scan(
+        step, (learner.network, learner.moments, learner.diverged), groups
     )
     mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), losses)
     progress = Progress(
@@ -211,48 +195,49 @@ def learn(
         squared_difference=discrepancy_loss(batch.value),
     )
     done = learner.update + (~diverged).astype(jnp.int32)
-    return Learner(unpack(packed), moments, done, diverged), progress
+    return Learner(network, moments, done, diverged), progress
 
 
 def _adam_step(
-    packed: Any,
+    network: ActorCritic,
     moments: optax.ScaleByAdamState,
-    gradient: Any,
-    shrink: Float[Array, ""],
+    gradient: ActorCritic,
+    longest: Float[Array, ""],
     rate: Float[Array, ""],
     diverged: Bool[Array, ""],
-) -> tuple[Any, optax.ScaleByAdamState]:
-    """Adam as `optax.scale_by_adam` has it, but nothing moves once the run has diverged.
-
-    Without native code both moments are finished before the parameters are touched, so that XLA
-    can update all three where they are; left to itself it computes the parameters from the old
-    moments and copies all three at every step.
+) -> tuple[ActorCritic, optax.ScaleByAdamState, Float[Array, ""]]:
+    """Adam as `optax.scale_by_adam` has it, along a gradient that is shortened to `longest`, and
+    the gradient's length. Nothing moves if that is not finite, or once the run has diverged.
     """
-    count = moments.count + (~diverged).astype(jnp.int32)
+    count = moments.count + 1
     mu_scale, nu_scale = (1.0 / (1.0 - decay**count) for decay in ADAM_DECAY)
     if available():
-        scales = jnp.stack([shrink, rate, mu_scale, nu_scale, (~diverged).astype(jnp.float32)])
-        step = partial(adam_step, ADAM_DECAY, ADAM_EPS, scales)
-        after = jax.tree.map(step, packed, moments.mu, moments.nu, gradient)
-        inner = jax.tree.structure((0, 0, 0))
-        packed, mu, nu = jax.tree.transpose(jax.tree.structure(packed), inner, after)
-        return packed, optax.ScaleByAdamState(count, mu, nu)
+        scales = jnp.stack([rate, mu_scale, nu_scale, longest, (~diverged).astype(jnp.float32)])
+        network, mu, nu, norm = adam_step(
+            ADAM_DECAY, ADAM_EPS, scales, network, moments.mu, moments.nu, gradient
+        )
+        return network, optax.ScaleByAdamState(count, mu, nu), norm
+    norm = optax.tree.norm(gradient)
+    shrink = jnp.minimum(1.0, longest / (norm + 1e-12))
+    moves = ~diverged & jnp.isfinite(norm)
 
-    def averages(decay: float, power: int, old: Any) -> Any:
+    def averages(decay: float, power: int, old: ActorCritic) -> ActorCritic:
         def one(average: Array, g: Array) -> Array:
             new = decay * average + (1.0 - decay) * (g * shrink) ** power
-            return jnp.where(diverged, average, new)
+            return jnp.where(moves, new, average)
 
         return jax.tree.map(one, old, gradient)
 
-    mu, nu = jax.lax.optimization_barrier(
-        (averages(ADAM_DECAY[0], 1, moments.mu), averages(ADAM_DECAY[1], 2, moments.nu))
-    )
-
     def moved(p: Array, m: Array, v: Array) -> Array:
-        return jnp.where(diverged, p, p - rate * m * mu_scale / (jnp.sqrt(v * nu_scale) + ADAM_EPS))
+        return jnp.where(moves, p - rate * m * mu_scale / (jnp.sqrt(v * nu_scale) + ADAM_EPS), p)
 
-    return jax.tree.map(moved, packed, mu, nu), optax.ScaleByAdamState(count, mu, nu)
+    mu = averages(ADAM_DECAY[0], 1, moments.mu)
+    nu = averages(ADAM_DECAY[1], 2, moments.nu)
+    return (
+        jax.tree.map(moved, network, mu, nu),
+        optax.ScaleByAdamState(count, mu, nu),
+        norm,
+    )
 
 
 def _objective(

@@ -16,7 +16,7 @@ from markovlens.agents.actions import action_distribution
 from markovlens.agents.config import PPOConfig, RunSpec
 from markovlens.agents.folder import RunFolder
 from markovlens.agents.host import closing, problem, program_for
-from markovlens.agents.networks import ActorCritic
+from markovlens.agents.networks import Actor, ActorCritic
 from markovlens.envs.env import Env
 from markovlens.envs.spaces import Discrete, Space, is_whole
 from markovlens.precision import is_traced
@@ -41,7 +41,7 @@ class Run:
         self.diverged = diverged
         self._networks = networks  # leaves [runs, ...]
         self._env = env  # None: the one that the config names
-        self._actors: dict[int, tuple[ActorCritic, Any]] = {}
+        self._actors: dict[int, tuple[Actor, Any]] = {}
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -98,7 +98,7 @@ class Run:
         action, after = _act(network, *spaces, greedy, seen, before, mask, noise_key)
         return action if isinstance(env, Env) else env.outside(np.asarray(action)), after
 
-    def _actor(self, index: int) -> tuple[ActorCritic, Any]:
+    def _actor(self, index: int) -> tuple[Actor, Any]:
         """What acting needs, made once: the network, and the environment for its spaces only."""
         if index not in self._actors:
             with closing(self.env(index)) as env:
@@ -166,7 +166,7 @@ def _layout(config: PPOConfig) -> str:
 
 @eqx.filter_jit
 def _act(
-    network: ActorCritic,
+    network: Actor,
     seen_space: Space,
     action_space: Space,
     greedy: bool,

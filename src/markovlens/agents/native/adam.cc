@@ -1,8 +1,14 @@
-// A step of Adam for many numbers, all in one pass: every number is read and written once.
+// A step of Adam for all arrays of a network in one call: once over the gradient for its length, then
+// every number is read and written once.
 //
+//     s = min(1, longest / |g|)
 //     m ← β₁ m + (1 - β₁) s g,  v ← β₂ v + (1 - β₂) (s g)²,  p ← p - rate c₁ m / (√(c₂ v) + ε)
+//
+// Nothing moves if the gradient is not finite.
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "pair.h"
 #include "vectors.h"
@@ -13,52 +19,108 @@ using namespace markovlens;
 
 namespace {
 
-constexpr int ENOUGH = 1 << 15;  // numbers: with fewer a second thread is no gain
+constexpr size_t ENOUGH = 1 << 15;  // numbers: with fewer a second thread is no gain
 
-using Array1 = ffi::Buffer<ffi::F32, 1>;
-using Arrays = ffi::AnyBuffer;
+struct Numbers {
+  const float *p, *m, *v, *g;
+  float *p_new, *m_new, *v_new;
+  int size;
+
+  // A half or the whole. The sums over the halves are added last, whoever makes them.
+  int from(int half) const { return half == 0 ? 0 : size / 2 / W * W; }
+  int to(int half) const { return half == 0 ? from(1) : size; }
+};
 
 inline Vec root(Vec x) {
   for (int i = 0; i < W; ++i) x[i] = __builtin_sqrtf(x[i]);  // becomes one instruction
   return x;
 }
 
-ffi::Error adam(double decay1, double decay2, double eps, Arrays p, Arrays m, Arrays v, Arrays g,
-                Array1 scales, ffi::Result<Arrays> p_new, ffi::Result<Arrays> m_new,
-                ffi::Result<Arrays> v_new) {
-  const float* by = scales.typed_data();
-  const float shrink = by[0], step = by[1] * by[2], spread = by[3];
-  const float keep1 = float(decay1), add1 = float(1.0 - decay1);
-  const float keep2 = float(decay2), add2 = float(1.0 - decay2), least = float(eps);
-  const bool moves = by[4] > 0.0f;
-  const float *p0 = p.typed_data<float>(), *m0 = m.typed_data<float>(), *v0 = v.typed_data<float>();
-  const float* slope = g.typed_data<float>();
-  float *p1 = p_new->typed_data<float>(), *m1 = m_new->typed_data<float>();
-  float* v1 = v_new->typed_data<float>();
-  const int n = int(p.element_count());
-  if (!moves) {
-    if (p1 != p0) std::copy(p0, p0 + n, p1);
-    if (m1 != m0) std::copy(m0, m0 + n, m1);
-    if (v1 != v0) std::copy(v0, v0 + n, v1);
-    return ffi::Error::Success();
-  }
-  divide(n, W, ENOUGH, [=](const Share& share) {
-    auto move = [=](auto x, auto old_m, auto old_v, auto old_p, auto sqrt, auto done) {
-      x *= shrink;
-      const auto new_m = keep1 * old_m + add1 * x;
-      const auto new_v = keep2 * old_v + add2 * (x * x);
-      done(old_p - step * new_m / (sqrt(spread * new_v) + least), new_m, new_v);
+float square_sum(const float* x, int n) {
+  constexpr int MANY = 4;  // sums, so that none waits for the last
+  Vec sums[MANY] = {};
+  int i = 0;
+  for (; i + MANY * W <= n; i += MANY * W)
+    for (int s = 0; s < MANY; ++s) sums[s] += load(x + i + s * W) * load(x + i + s * W);
+  float total = 0.0f;
+  for (; i < n; ++i) total += x[i] * x[i];
+  const Vec together = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int j = 0; j < W; ++j) total += together[j];
+  return total;
+}
+
+struct Adam {
+  float keep1, add1, keep2, add2, least;
+  float rate, scale1, scale2;
+
+  void move(const Numbers& x, int from, int to, float shrink) const {
+    const float step = rate * scale1, spread = scale2;
+    const auto one = [=](auto g, auto m, auto v, auto p, auto sqrt, auto done) {
+      g *= shrink;
+      m = keep1 * m + add1 * g;
+      v = keep2 * v + add2 * (g * g);
+      done(p - step * m / (sqrt(spread * v) + least), m, v);
     };
-    int i = share.from;
-    for (; i + W <= share.to; i += W)
-      move(load(slope + i), load(m0 + i), load(v0 + i), load(p0 + i), root, [=](Vec p, Vec m, Vec v) {
-        store(p1 + i, p);
-        store(m1 + i, m);
-        store(v1 + i, v);
+    int i = from;
+    for (; i + W <= to; i += W)
+      one(load(x.g + i), load(x.m + i), load(x.v + i), load(x.p + i), root, [&](Vec p, Vec m, Vec v) {
+        store(x.p_new + i, p);
+        store(x.m_new + i, m);
+        store(x.v_new + i, v);
       });
-    for (; i < share.to; ++i)
-      move(slope[i], m0[i], v0[i], p0[i], [](float x) { return __builtin_sqrtf(x); },
-           [=](float p, float m, float v) { p1[i] = p, m1[i] = m, v1[i] = v; });
+    for (; i < to; ++i)
+      one(x.g[i], x.m[i], x.v[i], x.p[i], [](float v) { return __builtin_sqrtf(v); },
+          [&](float p, float m, float v) { x.p_new[i] = p, x.m_new[i] = m, x.v_new[i] = v; });
+  }
+};
+
+void stay(const Numbers& x) {
+  if (x.p_new != x.p) std::copy(x.p, x.p + x.size, x.p_new);
+  if (x.m_new != x.m) std::copy(x.m, x.m + x.size, x.m_new);
+  if (x.v_new != x.v) std::copy(x.v, x.v + x.size, x.v_new);
+}
+
+using F32_0 = ffi::Buffer<ffi::F32, 0>;
+using F32_1 = ffi::Buffer<ffi::F32, 1>;
+
+// The arrays of p, then those of m, of v and of g; results likewise, without g.
+ffi::Error adam(double decay1, double decay2, double eps, F32_1 scales, ffi::RemainingArgs given,
+                ffi::Result<F32_0> norm, ffi::RemainingRets made) {
+  const size_t n = made.size() / 3;
+  if (given.size() != 4 * n) return ffi::Error::InvalidArgument("adam takes p, m, v and g alike");
+  thread_local std::vector<Numbers> kept;
+  kept.clear();
+  size_t all = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const auto in = [&](size_t k) { return given.get<ffi::AnyBuffer>(k * n + i)->typed_data<float>(); };
+    const auto out = [&](size_t k) { return (*made.get<ffi::AnyBuffer>(k * n + i))->typed_data<float>(); };
+    const int size = int(given.get<ffi::AnyBuffer>(i)->element_count());
+    kept.push_back({in(0), in(1), in(2), in(3), out(0), out(1), out(2), size});
+    all += size;
+  }
+  const std::vector<Numbers>& arrays = kept;
+  const float* by = scales.typed_data();
+  const float longest = by[3];
+  const bool may_move = by[4] > 0.0f;
+  const Adam rule{float(decay1), float(1.0 - decay1), float(decay2), float(1.0 - decay2), float(eps),
+                  by[0], by[1], by[2]};
+  float* length = norm->typed_data();
+  float sums[2];
+  divide(2, 1, all >= ENOUGH ? 2 : 3, [&, length](const Share& share) {
+    for (int half = share.from; half < share.to; ++half) {
+      float sum = 0.0f;
+      for (const Numbers& x : arrays) sum += square_sum(x.g + x.from(half), x.to(half) - x.from(half));
+      sums[half] = sum;
+    }
+    share.meet();
+    const float found = std::sqrt(sums[0] + sums[1]);
+    const bool moves = may_move && std::isfinite(found);
+    const float shrink = std::min(1.0f, longest / (found + 1e-12f));
+    for (int half = share.from; half < share.to; ++half)
+      for (const Numbers& x : arrays)
+        if (moves) rule.move(x, x.from(half), x.to(half), shrink);
+        else if (half == 1) stay(x);
+    if (share.to == 2) *length = found;
     share.meet();
   });
   return ffi::Error::Success();
@@ -71,11 +133,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_adam, adam,
                                   .Attr<double>("decay1")
                                   .Attr<double>("decay2")
                                   .Attr<double>("eps")
-                                  .Arg<Arrays>()
-                                  .Arg<Arrays>()
-                                  .Arg<Arrays>()
-                                  .Arg<Arrays>()
-                                  .Arg<Array1>()
-                                  .Ret<Arrays>()
-                                  .Ret<Arrays>()
-                                  .Ret<Arrays>());
+                                  .Arg<F32_1>()
+                                  .RemainingArgs()
+                                  .Ret<F32_0>()
+                                  .RemainingRets());

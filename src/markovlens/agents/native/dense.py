@@ -11,8 +11,8 @@ from markovlens.agents.native.library import available, call
 ROWS = 16  # with fewer, packing the weights takes longer than the product
 
 
-def fits(n_rows: int) -> bool:
-    """Whether there is a native layer for so many rows."""
+def many(n_rows: int) -> bool:
+    """Whether there are native layers, for so many rows."""
     return n_rows >= ROWS and available()
 
 

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gates.h"
 #include "pair.h"
+#include "rows.h"
 #include "vectors.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -24,26 +26,6 @@ namespace {
 constexpr int LANES = 4;
 constexpr int ENOUGH = 256 / W;  // blocks of W units; with fewer, waiting for each other takes longer
 
-// acc[l][v] += rows[l][k] * packed[k][v], k < depth, in `SPLIT` sums each so that none waits for the last.
-template <int L, int V>
-inline void multiply(const float* const* rows, const float* packed, int depth, Vec (&out)[L][V]) {
-  constexpr int SPLIT = L * V >= 8 ? 1 : (L * V >= 4 ? 2 : 4);
-  Vec acc[SPLIT][L][V] = {};
-  for (int k = 0; k < depth; k += SPLIT)
-    for (int s = 0; s < SPLIT; ++s) {
-      Vec w[V];
-      for (int v = 0; v < V; ++v) w[v] = load(packed + (size_t(k + s) * V + v) * W);
-      for (int l = 0; l < L; ++l)
-        for (int v = 0; v < V; ++v) acc[s][l][v] += rows[l][k + s] * w[v];
-    }
-  for (int l = 0; l < L; ++l)
-    for (int v = 0; v < V; ++v) {
-      Vec sum = acc[0][l][v];
-      for (int s = 1; s < SPLIT; ++s) sum += acc[s][l][v];
-      out[l][v] = sum;
-    }
-}
-
 struct Segment {
   int env, begin, end;  // steps of one episode, as far as they are in the sequence
 };
@@ -52,6 +34,7 @@ struct Segment {
 class Schedule {
  public:
   Schedule(const bool* first, int length, int n) {
+    segments_.reserve(n + length / 4);
     for (int env = 0; env < n; ++env)
       for (int begin = 0, t = 1; t <= length; ++t)
         if (t == length || first[size_t(t) * n + env]) {
@@ -111,12 +94,7 @@ struct Forward {
   float *memories, *before, *gates;  // gates: r, z, n, g_n + b
 
   void operator()(const Share& share) const {
-    float* packed = scratch(size_t(share.to - share.from) * hidden * 3 * W);
-    for (int b = share.from; b < share.to; ++b)
-      for (int k = 0; k < hidden; ++k)
-        for (int g = 0; g < 3; ++g)
-          store(packed + ((size_t(b - share.from) * hidden + k) * 3 + g) * W,
-                load(weight + (size_t(k) * 3 + g) * hidden + b * W));
+    float* packed = pack(share);
     const std::vector<float> zeros(hidden);
     Schedule lanes(first, length, n);
     while (lanes.active) {
@@ -127,6 +105,17 @@ struct Forward {
       share.meet();
       lanes.advance([](int) {}, [](int, int) {});
     }
+  }
+
+  // The three gates' columns of a block side by side for all rows, then the next block's.
+  float* pack(const Share& share) const {
+    float* packed = scratch(size_t(share.to - share.from) * hidden * 3 * W);
+    float* to = packed;
+    for (int b = share.from; b < share.to; ++b)
+      for (int k = 0; k < hidden; ++k)
+        for (int gate = 0; gate < 3; ++gate, to += W)
+          store(to, load(weight + (size_t(k) * 3 + gate) * hidden + b * W));
+    return packed;
   }
 
   template <int L>
@@ -147,17 +136,15 @@ struct Forward {
       for (int l = 0; l < L; ++l) {
         const float* x = projected + at[l] * 3 * hidden + b * W;
         float* saved = gates + at[l] * 4 * hidden + b * W;
-        const Vec h = load(rows[l] + b * W);
-        const Vec r = sigmoid(load(x) + sums[l][0]);
-        const Vec z = sigmoid(load(x + hidden) + sums[l][1]);
-        const Vec g = sums[l][2] + load(bias + b * W);
-        const Vec c = tanh(load(x + 2 * hidden) + r * g);
-        store(memories + at[l] * hidden + b * W, c + z * (h - c));
+        const Vec h = load(rows[l] + b * W), g_n = sums[l][2] + load(bias + b * W);
+        const GruStep found = gru_step(h, load(x), load(x + hidden), load(x + 2 * hidden),
+                                       sums[l][0], sums[l][1], g_n);
+        store(memories + at[l] * hidden + b * W, found.memory);
         store(before + at[l] * hidden + b * W, h);
-        store(saved, r);
-        store(saved + hidden, z);
-        store(saved + 2 * hidden, c);
-        store(saved + 3 * hidden, g);
+        store(saved, found.r);
+        store(saved + hidden, found.z);
+        store(saved + 2 * hidden, found.n);
+        store(saved + 3 * hidden, g_n);
       }
     }
   }
@@ -184,7 +171,7 @@ struct Backward {
     float* packed = scratch(size_t(width) * (depth + LANES));
     float* carry[LANES];  // of each lane: what the later steps want of its memory
     for (int l = 0; l < LANES; ++l) carry[l] = packed + size_t(width) * (depth + l);
-    transpose<V>(share, packed);
+    pack<V>(share, packed);
     Schedule lanes(first, length, n);
     while (lanes.active) {
       if (lanes.active == 4) step<4, V>(share, packed, carry, lanes);
@@ -206,15 +193,13 @@ struct Backward {
 
   // Columns of the transposed weight, V vectors of them side by side for all rows, then the next V.
   template <int V>
-  void transpose(const Share& share, float* packed) const {
+  void pack(const Share& share, float* packed) const {
     const int depth = 3 * hidden;
     for (int b = share.from; b < share.to; ++b)
       for (int k = 0; k < depth; k += W) {
         const int block = b - share.from;
         float* to = packed + size_t(block / V) * V * W * depth + size_t(k) * V * W + block % V * W;
-        for (int i = 0; i < W; ++i)
-          for (int j = 0; j < W; ++j)
-            to[size_t(i) * V * W + j] = weight[size_t(b * W + j) * depth + k + i];
+        transpose(weight + size_t(b * W) * depth + k, depth, to, V * W);
       }
   }
 

@@ -25,15 +25,19 @@ from markovlens.cores import find_compiler
 from markovlens.files import cache_folder
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / "adam.cc", HERE / "dense.cc", HERE / "gru.cc"]
-HEADERS = [HERE / "pair.h", HERE / "vectors.h"]
+SOURCES = [HERE / name for name in ("actor.cc", "adam.cc", "dense.cc", "gru.cc", "heads.cc")]
+HEADERS = [HERE / name for name in ("gates.h", "pair.h", "product.h", "rows.h", "vectors.h")]
 TARGETS = (
+    "markovlens_actor_pack",
+    "markovlens_actor_step",
     "markovlens_adam",
     "markovlens_dense_forward",
     "markovlens_dense_by_input",
     "markovlens_dense_by_parameters",
     "markovlens_gru_forward",
     "markovlens_gru_backward",
+    "markovlens_heads_forward",
+    "markovlens_heads_backward",
 )
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC", "-w"]
 
@@ -70,8 +74,9 @@ def _registered() -> bool:
     try:
         library = load(compiler, cache_folder())
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        reason = next(iter(said.strip().splitlines()), "no reason given")
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        first = said[0] if said else "no reason given"
+        reason = next((line for line in said if "error" in line), first)
         warnings.warn(
             f"the native code could not be compiled, so training is slower: {reason} "
             "(MARKOVLENS_NATIVE=0 goes without them, CXX names another compiler)",
