@@ -1,27 +1,24 @@
-from contextlib import nullcontext
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from markovlens.agents import lanes
 from markovlens.agents.cell import Cell
 from markovlens.agents.cells import CELLS
-from markovlens.agents.kernel import whole_loops
 
-T, N, D, H = 9, 3, 5, 4
+T, N, D = 9, 3, 5
+SIZES = [4, 48]  # of these, native code has loops for the second
 RECURRENT = ["gru", "lstm"]
 
 
-def example(name, n=N):
+def example(name, size, n=N):
     rng = np.random.default_rng(1)
 
     def normal(*shape):
         return jnp.float32(rng.normal(size=shape))
 
-    cell = CELLS[name](D, H, rng)
+    cell = CELLS[name](D, size, rng)
     cell = jax.tree.map(lambda p: p + 0.3 * normal(*p.shape), cell)  # so that no bias is zero
     first = jnp.asarray(rng.random((T, n)) < 0.3)
     return cell, normal(T, n, D), normal(n, cell.memory_size), first
@@ -37,18 +34,20 @@ def plain_sequence(cell: Cell, projected, memory, first):
     return jnp.stack(memories)
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CELLS)
-def test_a_sequence_is_steps_in_a_loop(name):
-    cell, x, memory, first = example(name)
+def test_a_sequence_is_steps_in_a_loop(name, size):
+    cell, x, memory, first = example(name, size)
     projected = cell.project(x)
     fast = jax.jit(type(cell).sequence)(cell, projected, memory, first)
     np.testing.assert_allclose(fast, plain_sequence(cell, projected, memory, first), atol=2e-6)
 
 
-@pytest.mark.parametrize(("n", "scope"), [(N, nullcontext), (1, nullcontext), (1, whole_loops)])
+@pytest.mark.parametrize("n", [N, 1])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", [*RECURRENT, "mingru"])
-def test_gradient_equals_autodiff_of_the_plain_cell(name, n, scope):
-    cell, x, memory, first = example(name, n)
+def test_gradient_equals_autodiff_of_the_plain_cell(name, size, n):
+    cell, x, memory, first = example(name, size, n)
     weights = jnp.float32(np.random.default_rng(9).normal(size=(T, n, cell.memory_size)))
 
     def loss(parts, sequence):
@@ -57,76 +56,32 @@ def test_gradient_equals_autodiff_of_the_plain_cell(name, n, scope):
         return (weights * memories**2).sum()
 
     gradient = jax.jit(jax.grad(loss), static_argnums=1)
-    with scope():
-        fast = gradient((cell, x, memory), type(cell).sequence)
+    fast = gradient((cell, x, memory), type(cell).sequence)
     plain = gradient((cell, x, memory), plain_sequence)
     for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(fast[0]))
 
 
-STARTS = {  # of episodes, in 16 steps; four lanes have 4 steps each
-    "in every lane": [2, 4, 9, 15],
-    "at the lanes' edges": [0, 3, 4, 7, 8, 11, 12, 15],
-    "not in the foremost": [6, 10, 12],
-    "late": [7, 11, 15],
-    "not in the last, so that only the way back goes in lanes": [4, 8, 10],
-    "not in the second": [1, 9, 13],
-    "once": [8],
-    "never": [],
-}
-
-
-@pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("starts", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", RECURRENT)
-def test_lanes_give_what_one_step_after_the_other_gives(name, starts, n, monkeypatch):
-    monkeypatch.setattr(lanes, "LANES_FROM", 1)
-    length = 16
-    rng = np.random.default_rng(4)
-    cell = CELLS[name](D, H, rng)
-    x = jnp.float32(rng.normal(size=(length, n, D)))
-    weights = jnp.float32(rng.normal(size=(length, n, cell.memory_size)))
-    memory = jnp.float32(rng.normal(size=(n, cell.memory_size)))
-    first = jnp.zeros((length, n), dtype=bool).at[jnp.array(starts, dtype=int)].set(True)
-    first = first.at[:, 1:].set(jnp.roll(first[:, 1:], 1, axis=0))  # the second one's are later
-
-    def outcome(sequence):
-        @jax.jit
-        def both(cell, x, memory, first):
-            def memories(cell, x, memory):
-                return sequence(cell, cell.project(x), memory, first)
-
-            found, pull = jax.vjp(memories, cell, x, memory)
-            return found, pull(weights)
-
-        return jax.tree.leaves(both(cell, x, memory, first))
-
-    with whole_loops():
-        assert lanes.how_many(length, n, H) == 4 // n
-        in_lanes = outcome(type(cell).sequence)
-    for a, b in zip(in_lanes, outcome(plain_sequence), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("name", RECURRENT)
-def test_gradients_of_single_sequences_can_be_vmapped(name):
-    cell, x, memory, first = example(name)
+def test_gradients_of_single_sequences_can_be_vmapped(name, size):
+    cell, x, memory, first = example(name, size)
 
     def loss(cell, x, memory, first):
         memories = cell.sequence(cell.project(x[:, None]), memory[None], first[:, None])
         return (memories**2).sum()
 
-    with whole_loops():
-        one_by_one = jax.vmap(jax.grad(loss), in_axes=(None, 1, 0, 1))(cell, x, memory, first)
+    one_by_one = jax.vmap(jax.grad(loss), in_axes=(None, 1, 0, 1))(cell, x, memory, first)
     together = jax.grad(lambda c: (c.sequence(c.project(x), memory, first) ** 2).sum())(cell)
     for a, b in zip(jax.tree.leaves(one_by_one), jax.tree.leaves(together), strict=True):
         np.testing.assert_allclose(a.sum(axis=0), b, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", [*RECURRENT, "mingru"])
-def test_memory_is_forgotten_exactly_where_an_episode_starts(name):
-    cell, x, memory, _ = example(name)
+def test_memory_is_forgotten_exactly_where_an_episode_starts(name, size):
+    cell, x, memory, _ = example(name, size)
     first = jnp.zeros((T, N), dtype=bool).at[4, 1].set(True)
 
     def influence(memory):
@@ -139,7 +94,7 @@ def test_memory_is_forgotten_exactly_where_an_episode_starts(name):
 
 
 def test_no_memory_sees_only_the_present():
-    cell, x, memory, first = example("none")
+    cell, x, memory, first = example("none", 4)
     changed = x.at[0].add(1.0)
     a, b = (cell.sequence(cell.project(v), memory, first) for v in (x, changed))
     np.testing.assert_array_equal(a[1:], b[1:])
@@ -161,6 +116,6 @@ def test_gru_by_hand():
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_weights_start_orthogonal(name):
-    cell = CELLS[name](D, H, np.random.default_rng(3))
-    for block in np.split(np.asarray(cell.recurrent), cell.recurrent.shape[1] // H, axis=1):
-        np.testing.assert_allclose(block.T @ block, np.eye(H), atol=1e-5)
+    cell = CELLS[name](D, 4, np.random.default_rng(3))
+    for block in np.split(np.asarray(cell.recurrent), cell.recurrent.shape[1] // 4, axis=1):
+        np.testing.assert_allclose(block.T @ block, np.eye(4), atol=1e-5)

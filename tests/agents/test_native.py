@@ -13,8 +13,8 @@ import pytest
 from markovlens.agents.cells import CELLS
 from markovlens.agents.native import library
 from markovlens.agents.native.dense import dense_layer
-from markovlens.agents.native.gru import fits, gru_sequence
 from markovlens.agents.native.heads import heads_layer
+from markovlens.agents.native.recurrence import fits, native_sequence
 from markovlens.agents.networks import actor_critic
 from markovlens.cores import find_compiler
 
@@ -34,45 +34,45 @@ def test_it_is_there_where_there_is_a_compiler():
     assert library.available()
 
 
+@pytest.mark.parametrize("name", ["gru", "lstm"])
 @pytest.mark.parametrize("often", [0.0, 0.02, 0.3, 1.0])
 @pytest.mark.parametrize(
     ("length", "n", "units"), [(1, 1, 16), (40, 1, 48), (33, 3, 64), (9, 6, 80)]
 )
-def test_gru_equals_autodiff_of_steps_in_a_loop(length, n, units, often):
+def test_a_loop_equals_autodiff_of_steps(name, length, n, units, often):
     rng = np.random.default_rng(length)
-    cell = CELLS["gru"](5, units, rng)
+    cell = CELLS[name](5, units, rng)
     cell = jax.tree.map(lambda p: p + 0.1 * normal(rng, *p.shape), cell)
+    memory = normal(rng, n, cell.memory_size)
+    projected = 3 * normal(rng, length, n, cell.recurrent.shape[1])
     first = jnp.asarray(rng.random((length, n)) < often)
-    wanted = normal(rng, length, n, units)
+    wanted = normal(rng, length, n, cell.memory_size)
 
-    def steps(projected, memory, weight, bias):
+    def steps(cell, projected, memory):
         def step(memory, now):
             x, first = now
-            memory = jnp.where(first[:, None], 0.0, memory)
-            gates = memory @ weight
-            r, z = jnp.split(jax.nn.sigmoid((x + gates)[:, : 2 * units]), 2, axis=-1)
-            inside = x[:, 2 * units :] + r * (gates[:, 2 * units :] + bias[None])
-            memory = (1 - z) * jnp.tanh(inside) + z * memory
+            memory = cell.step(x, jnp.where(first[:, None], 0.0, memory))
             return memory, memory
 
         return jax.lax.scan(step, memory, (projected, first))[1]
 
-    def native(projected, memory, weight, bias):
-        return gru_sequence(projected, memory, first, weight, bias)
+    def native(cell, projected, memory):
+        return cell.sequence(projected, memory, first)
 
+    @partial(jax.jit, static_argnums=0)
     def outcome(function, *args):
         found, pull = jax.vjp(function, *args)
         return found, pull(wanted)
 
-    args = 3 * normal(rng, length, n, 3 * units), normal(rng, n, units), cell.recurrent, cell.bias
     assert fits(units)
-    close(jax.jit(partial(outcome, native))(*args), jax.jit(partial(outcome, steps))(*args))
+    args = cell, projected, memory
+    close(outcome(native, *args), outcome(steps, *args))
 
 
 def test_gru_saturates_and_shows_what_is_not_a_number():
     x = jnp.zeros((3, 1, 48)).at[0].set(1e30).at[1].set(-1e30)
-    sequence = jax.jit(gru_sequence)
-    zeros = jnp.zeros((1, 16)), jnp.zeros((3, 1), bool), jnp.zeros((16, 48)), jnp.zeros(16)
+    sequence = jax.jit(partial(native_sequence, "gru"))
+    zeros = jnp.zeros((1, 16)), jnp.zeros((3, 1), bool), jnp.zeros((16, 48)), jnp.zeros(48)
     memories = sequence(x, *zeros)
     np.testing.assert_allclose(memories[:, 0, 0], [0.0, -1.0, -0.5], atol=1e-6)
     assert np.isnan(sequence(x.at[1].set(jnp.nan), *zeros)[1:]).all()
@@ -141,14 +141,14 @@ import hashlib, jax, jax.numpy as jnp, numpy as np
 from functools import partial
 from markovlens.agents.native.adam import adam_step
 from markovlens.agents.native.dense import dense_layer
-from markovlens.agents.native.gru import gru_sequence
+from markovlens.agents.native.recurrence import native_sequence
 from markovlens.agents.networks import actor_critic
 rng = np.random.default_rng(0)
 normal = lambda *shape: jnp.float32(rng.normal(size=shape) / 16)
 first = jnp.asarray(rng.random((64, 1)) < 0.1)
 def both(x, weight, bias, recurrent):
     rows = dense_layer(True, x, weight, bias)
-    return gru_sequence(rows[:, None], jnp.zeros((1, 256)), first, recurrent, bias[:256])
+    return native_sequence("gru", rows[:, None], jnp.zeros((1, 256)), first, recurrent, bias)
 args = normal(64, 800), normal(800, 768), normal(768), normal(256, 768)
 for _ in range(20):
     found, pull = jax.vjp(jax.jit(both), *args)

@@ -1,4 +1,3 @@
-from contextlib import nullcontext
 from functools import cache
 
 import equinox as eqx
@@ -27,12 +26,12 @@ def remembered(cell="gru"):
     return lived(remember(), cell)
 
 
-def lived(env, cell="gru", length=L):
+def lived(env, cell="gru", length=L, latent=8):
     """A network, and a rollout it acted in, from the middle of episodes."""
     distribution = action_distribution(env.action_space)
     rng = np.random.default_rng(0)
     size = env.observation_space.flat_size
-    network = actor_critic(size, distribution.n_outputs, 8, 2, cell, rng)
+    network = actor_critic(size, distribution.n_outputs, latent, 2, cell, rng)
     return network, distribution, eqx.filter_jit(_live)(env, network, length)
 
 
@@ -186,20 +185,21 @@ def test_steps_are_optaxs_adam(native, monkeypatch):
         jax.tree.map(np.testing.assert_array_equal, still[1].mu, moments.mu)
 
 
-def test_one_sequence_learns_the_same_compiled_whole_or_not(monkeypatch):
-    """Without native code, minibatches of one sequence go through loops that are one function."""
-    monkeypatch.setenv("MARKOVLENS_NATIVE", "0")
-    network, distribution, rollout = remembered()
-    batch = judge(network, distribution, hyper(), rollout, 2)
-    arguments = (batch, rollout.start_memory, jax.random.key(1))
+@pytest.mark.parametrize("cell", ["gru", "lstm", "none"])
+def test_native_code_learns_what_xla_learns(cell, monkeypatch):
+    network, distribution, rollout = lived(remember(), cell, latent=16)
 
-    def learnt():
-        result, _ = eqx.filter_jit(lambda *a: ppo.learn(*a))(
-            new_learner(network), distribution, hyper(), Passes(2, N), *arguments
-        )
-        return jax.tree.leaves(result.network)
+    def learnt(native):
+        monkeypatch.setenv("MARKOVLENS_NATIVE", native)
 
-    whole = learnt()
-    monkeypatch.setattr(ppo, "whole_loops", nullcontext)
-    for a, b in zip(whole, learnt(), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        @jax.jit
+        def update(network, rollout, key):
+            batch = ppo.judge(network, distribution, hyper(), rollout, 2)
+            arguments = (Passes(2, N), batch, rollout.start_memory, key)
+            return ppo.learn(new_learner(network), distribution, hyper(), *arguments)
+
+        learner, progress = update(network, rollout, jax.random.key(1))
+        return jax.tree.leaves((learner.network, progress))
+
+    for a, b in zip(learnt("1"), learnt("0"), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6)

@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 
 from markovlens.agents.config import HYPERPARAMETERS, RunSpec, config_from
+from markovlens.agents.native.library import available
 from markovlens.files import atomic_open, write_json, write_parquet, write_text
 
 FORMAT = 1
@@ -136,20 +137,30 @@ class RunFolder:
                     f"{file} cannot be read as a checkpoint: put a copy of it back, or delete it "
                     "to train from the start"
                 ) from None
-        if "done" not in arrays:
-            raise ValueError(f"{file} is of another config or version: it lacks done")
-        leaves = []
-        for name, leaf in _named(like):
+        wanted = _named(like)
+        for name in ("done", *(name for name, _ in wanted)):
             if name not in arrays:
-                raise ValueError(f"{file} is of another config or version: it lacks {name}")
-            if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
-                raise ValueError(
-                    f"{file} is of another config or version: {name} is "
-                    f"{arrays[name].dtype}{list(arrays[name].shape)}, "
+                raise self._other_version(f"it lacks {name}")
+        for name, leaf in wanted:
+            found = arrays[name]
+            if found.shape != leaf.shape or found.dtype != leaf.dtype:
+                raise self._other_version(
+                    f"{name} is {found.dtype}{list(found.shape)}, "
                     f"expected {leaf.dtype}{list(leaf.shape)}"
                 )
-            leaves.append(arrays[name])
+        leaves = [arrays[name] for name, _ in wanted]
         return jax.tree.unflatten(jax.tree.structure(like), leaves), int(arrays["done"])
+
+    def _other_version(self, difference: str) -> ValueError:
+        """That the checkpoint does not fit, and what would."""
+        commit = self.meta().get("commit")
+        which = (
+            f"the version that made it (commit {commit})" if commit else "the version that made it"
+        )
+        return ValueError(
+            f"{self.path / CHECKPOINT} is of another config or version: {difference}; open it with "
+            f"{which}, or train in another folder"
+        )
 
     def write_metrics(self, table: pl.DataFrame) -> None:
         write_parquet(self.path / METRICS, table)
@@ -181,6 +192,7 @@ class RunFolder:
                 "processor": platform.machine(),
                 "cores": os.cpu_count(),
                 "devices": [str(device) for device in jax.local_devices()],
+                "native_code": available(),
             },
             "commit": _commit(),
         }

@@ -8,7 +8,6 @@ from jaxtyping import Array, Bool, Float
 
 from markovlens.agents.cell import Cell, gate_weights
 from markovlens.agents.layers import Dense
-from markovlens.agents.native.gru import fits, gru_sequence
 from markovlens.agents.recurrence import Rule, recur, sigmoid
 
 
@@ -44,8 +43,6 @@ class GRU(Cell):
         memory: Float[Array, "N H"],
         first: Bool[Array, "T N"],
     ) -> Float[Array, "T N H"]:
-        if fits(self.memory_size):
-            return gru_sequence(projected, memory, first, self.recurrent, self.bias)
         return recur(GRU_RULE, projected, memory, first, self.recurrent, self.recurrent_bias)
 
     @property
@@ -88,6 +85,7 @@ def _gru_pull(
 
 
 GRU_RULE = Rule(
+    cell="gru",
     forward=_gru,
     slopes=_gru_slopes,
     pull_gates=partial(_gru_pull, (0, 1, 2)),

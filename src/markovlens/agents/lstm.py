@@ -95,4 +95,11 @@ def _lstm_pull_memory(slopes: Float[Array, "... 6H"], d: Float[Array, "... M"]) 
     )
 
 
-LSTM_RULE = Rule(_lstm, _lstm_slopes, _lstm_pull_gates, _lstm_pull_memory, _lstm_pull_gates)
+LSTM_RULE = Rule(
+    cell="lstm",
+    forward=_lstm,
+    slopes=_lstm_slopes,
+    pull_gates=_lstm_pull_gates,
+    pull_memory=_lstm_pull_memory,
+    pull_input=_lstm_pull_gates,
+)

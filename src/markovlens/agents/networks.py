@@ -18,8 +18,8 @@ from markovlens.agents.gru import GRU
 from markovlens.agents.layers import Dense, dense, orthogonal
 from markovlens.agents.native.actor import actor_step, pack_layers
 from markovlens.agents.native.dense import many
-from markovlens.agents.native.gru import fits
 from markovlens.agents.native.heads import heads_layer
+from markovlens.agents.native.recurrence import fits
 
 HIDDEN_GAIN, HEAD_GAIN, VALUE_GAIN, LOGIT_GAIN = 2**0.5, 2.0, 1.0, 0.01
 

@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from markovlens.agents.actions import ActionDistribution, forbid
 from markovlens.agents.config import HYPERPARAMETERS, PPOConfig
-from markovlens.agents.kernel import whole_loops
 from markovlens.agents.losses import (
     Losses,
     clipped_policy_loss,
@@ -170,10 +169,7 @@ def learn(
         def objective(network: ActorCritic) -> tuple[Array, tuple[Losses, Array]]:
             return _objective(network, distribution, hyper, part, start_memory[envs])
 
-        with whole_loops():  # all that the network is given here depends on the minibatch
-            (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(
-                network
-            )
+        (_, (losses, log_ratio)), gradient = jax.value_and_grad(objective, has_aux=True)(network)
         network, moments, norm = _adam_step(
             network, moments, gradient, hyper.max_gradient_norm, rate, diverged
         )

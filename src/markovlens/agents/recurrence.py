@@ -11,7 +11,8 @@ of U is summed over all steps after it ended,
 
     dU = Σ_t h_{t-1}ᵀ dg_t  =  one [H, T·N] × [T·N, K] matrix product,
 
-where automatic differentiation would add an [H, K] matrix at every step.
+where automatic differentiation would add an [H, K] matrix at every step. On a CPU the loops are
+native code where they can be.
 """
 
 from collections.abc import Callable
@@ -22,13 +23,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from markovlens.agents.kernel import one_kernel
-from markovlens.agents.lanes import how_many, travel, unweave, weave
+from markovlens.agents.native.recurrence import CellName, fits, native_sequence
 
 
 class Rule(NamedTuple):
     """f and its derivative, in the pieces that the loop needs apart."""
 
+    cell: CellName  # which native loop does the same
     forward: Callable[[Array, Array, Array], Array]  # x, g, m -> m'
     slopes: Callable[[Array, Array, Array], Array]  # x, g, m -> whatever the pulls need, [..., P]
     pull_gates: Callable[[Array, Array], Array]  # slopes, dm' -> dg
@@ -45,67 +46,50 @@ def recur(
     bias: Float[Array, "K"],
 ) -> Float[Array, "T N M"]:
     """The memories after each of T steps, starting from `memory`, zeroed where `first`."""
-    length, n = first.shape
-    lanes = how_many(length, n, weight.shape[0])
-    return _recur(rule, lanes, projected, memory, first, weight, bias)
+    if fits(weight.shape[0]):
+        return native_sequence(rule.cell, projected, memory, first, weight, bias)
+    return _recur(rule, projected, memory, first, weight, bias)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _recur(rule: Rule, lanes: int, *arrays: Array) -> Array:
-    return _forward(rule, lanes, *arrays)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _recur(rule: Rule, *arrays: Array) -> Array:
+    return _forward(rule, *arrays)[0]
 
 
 def _forward(
-    rule: Rule,
-    lanes: int,
-    projected: Array,
-    memory: Array,
-    first: Array,
-    weight: Array,
-    bias: Array,
+    rule: Rule, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
 ) -> tuple[Array, Any]:
-    projected, first = weave(projected, lanes), weave(first, lanes)
+    def step(memory: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array, Array]]:
+        x, keep = now
+        before = memory * keep
+        gates = _hidden(before, weight.shape[0]) @ weight + bias[None]
+        memory = rule.forward(x, gates, before)
+        return memory, (memory, before, gates)
 
-    def step(weights: tuple[Array, Array], memory: Array, x: Array) -> tuple[Array, Array, Array]:
-        weight, bias = weights
-        gates = _hidden(memory, weight.shape[0]) @ weight + bias[None]
-        memory = one_kernel(rule.forward)(x, gates, memory)
-        return memory, memory, gates
-
-    memories, gates = travel(step, (weight, bias), (projected,), memory, first, bias.size, lanes)
-    before = jnp.concatenate([memory[None], memories[-lanes:-1], memories[:-lanes]])
-    saved = projected, before * _keep(first), first, weight, gates
-    return unweave(memories, lanes), saved
+    _, (memories, before, gates) = jax.lax.scan(step, memory, (projected, _keep(first)))
+    return memories, (projected, before, first, weight, gates)
 
 
-def _backward(rule: Rule, lanes: int, saved: Any, d_memories: Array) -> tuple[Any, ...]:
+def _backward(rule: Rule, saved: Any, d_memories: Array) -> tuple[Any, ...]:
     projected, before, first, weight, gates = saved
     slopes = rule.slopes(projected, gates, before)
-    n_hidden, n_gates = weight.shape
+    n_hidden = weight.shape[0]
     n_other = before.shape[-1] - n_hidden
+    transposed = weight.T
 
-    def pull(slope: Array, d_memory: Array) -> tuple[Array, Array]:
-        return rule.pull_gates(slope, d_memory), rule.pull_memory(slope, d_memory)
-
-    def pull_hidden(d_gate: Array, transposed: Array) -> Array:
-        return jnp.pad(d_gate @ transposed, ((0, 0), (n_other, 0)))
-
-    def step(
-        transposed: Array, d_later: Array, d_out: Array, slope: Array
-    ) -> tuple[Array, Array, Array]:
+    def step(d_later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        d_out, slope, keep = now
         d_memory = d_later + d_out
-        d_gate, d_before = one_kernel(pull)(slope, d_memory)
-        return d_before + pull_hidden(d_gate, transposed), d_memory, d_gate
+        d_gate = rule.pull_gates(slope, d_memory)
+        d_hidden = jnp.pad(d_gate @ transposed, ((0, 0), (n_other, 0)))
+        return (rule.pull_memory(slope, d_memory) + d_hidden) * keep, (d_memory, d_gate)
 
     end = jnp.zeros_like(before[0])
-    # Backwards, nothing comes in from the next step if that one starts an episode.
-    cut = jnp.concatenate([first[lanes:], first[1:lanes], jnp.ones_like(first[:1])])
-    inputs = weave(d_memories, lanes), slopes
-    d_after, d_gates = travel(step, weight.T, inputs, end, cut, n_gates, lanes, back=True)
-    d_start = rule.pull_memory(slopes[0], d_after[0]) + pull_hidden(d_gates[0], weight.T)
-    d_projected = unweave(rule.pull_input(slopes, d_after), lanes)
+    inputs = d_memories, slopes, _keep(first)
+    d_start, (d_after, d_gates) = jax.lax.scan(step, end, inputs, reverse=True)
     d_weight = jnp.einsum("tnh,tnk->hk", _hidden(before, n_hidden), d_gates)
-    return d_projected, d_start * _keep(first[0]), None, d_weight, d_gates.sum((0, 1))
+    d_projected = rule.pull_input(slopes, d_after)
+    return d_projected, d_start, None, d_weight, d_gates.sum((0, 1))
 
 
 _recur.defvjp(_forward, _backward)

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "gates.h"
+#include "cells.h"
 #include "pair.h"
 #include "rows.h"
 #include "vectors.h"
@@ -127,10 +127,9 @@ struct Step {
     share.meet();
     for (int row = 0; row < rows; ++row)
       for (int unit = hidden / W * share.from / 2 * W; unit < hidden / W * share.to / 2 * W; unit += W) {
-        const float *x = projected(row) + unit, *g = gates(row) + unit;
-        store(after(row) + unit,
-              gru_step(load(before(row) + unit), load(x), load(x + hidden), load(x + 2 * hidden), load(g),
-                       load(g + hidden), load(g + 2 * hidden)).memory);
+        const float* sums = gates(row) + unit;
+        const Vec g[Gru::GATES] = {load(sums), load(sums + hidden), load(sums + 2 * hidden)};
+        store(after(row) + unit, Gru(hidden, projected(row) + unit, before(row) + unit, g).after);
       }
     share.meet();
     layer(hidden, hidden, after, into(latent, false));

@@ -25,8 +25,8 @@ from markovlens.cores import find_compiler
 from markovlens.files import cache_folder
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / name for name in ("actor.cc", "adam.cc", "dense.cc", "gru.cc", "heads.cc")]
-HEADERS = [HERE / name for name in ("gates.h", "pair.h", "product.h", "rows.h", "vectors.h")]
+SOURCES = [HERE / name for name in ("actor.cc", "adam.cc", "dense.cc", "heads.cc", "recurrence.cc")]
+HEADERS = [HERE / name for name in ("cells.h", "pair.h", "product.h", "rows.h", "vectors.h")]
 TARGETS = (
     "markovlens_actor_pack",
     "markovlens_actor_step",
@@ -38,6 +38,8 @@ TARGETS = (
     "markovlens_gru_backward",
     "markovlens_heads_forward",
     "markovlens_heads_backward",
+    "markovlens_lstm_forward",
+    "markovlens_lstm_backward",
 )
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC", "-w"]
 
