@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from markovlens.cores import find_compiler
+from markovlens.cores import available_cores, find_compiler
 from markovlens.files import cache_folder
 
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ TARGETS = (
     "markovlens_lstm_forward",
     "markovlens_lstm_backward",
 )
-FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC", "-w"]
+FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-w"]
 
 
 def available() -> bool:
@@ -101,11 +102,21 @@ def load(compiler: list[str], folder: Path | None) -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".native-", dir=folder) as beside:
             built = Path(beside) / library.name
-            files = [f"-I{jax.ffi.include_dir()}", *map(str, SOURCES), "-o", str(built)]
-            command = [*compiler, *FLAGS, *files]
-            subprocess.run(command, check=True, capture_output=True, text=True)
+
+            def compile_one(source: Path) -> Path:
+                to = Path(beside) / f"{source.stem}.o"
+                _run([*compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", "-c", source, "-o", to])
+                return to
+
+            with ThreadPoolExecutor(available_cores()) as pool:
+                objects = list(pool.map(compile_one, SOURCES))
+            _run([*compiler, "-shared", *objects, "-o", built])
             os.replace(built, library)
     return ctypes.CDLL(str(library))
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 def _fingerprint(compiler: list[str]) -> str:
