@@ -64,7 +64,7 @@ inline void pack_transposed(const float* matrix, int rows, int width, int from, 
 
 // R rows of A times a panel; A[row][k] lies at a[row * stride + k], or its transpose's at a[k * stride + row].
 template <int R, bool TRANSPOSED, typename Finish>
-void rows_times_panel(const float* a, int stride, int depth, const float* packed, int row, Finish finish) {
+__attribute__((noinline)) void rows_times_panel(const float* a, int stride, int depth, const float* packed, int row, Finish finish) {
   a += TRANSPOSED ? row : size_t(row) * stride;
   Vec sums[R][2] = {};
   for (int k = 0; k < depth; ++k) {

@@ -122,7 +122,7 @@ struct Forward {
   }
 
   template <int L>
-  void step(const Share& share, const float* packed, const float* zeros, const Schedule& lanes) const {
+  __attribute__((noinline)) void step(const Share& share, const float* packed, const float* zeros, const Schedule& lanes) const {
     const int size = Cell::STATES * hidden, h = size - hidden;  // where h begins
     size_t at[L];
     const float *old[L], *rows[L];
@@ -210,7 +210,7 @@ struct Backward {
   }
 
   template <int L, int V>
-  void step(const Share& share, const float* packed, float* const* carry, const Schedule& lanes) const {
+  __attribute__((noinline)) void step(const Share& share, const float* packed, float* const* carry, const Schedule& lanes) const {
     const int width = (share.to - share.from) * W;
     const float* rows[L];
     for (int l = 0; l < L; ++l) {

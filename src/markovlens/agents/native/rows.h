@@ -13,7 +13,7 @@ inline void multiply(const float* const* rows, const float* packed, int depth, V
   Vec sums[SPLIT][L][V] = {};
   const auto add = [&](int k, int s) {
     Vec w[V];
-    for (int v = 0; v < V; ++v) w[v] = load(packed + (size_t(k) * V + v) * W);
+    for (int v = 0; v < V; ++v) w[v] = held(load(packed + (size_t(k) * V + v) * W));
     for (int l = 0; l < L; ++l)
       for (int v = 0; v < V; ++v) sums[s][l][v] += rows[l][k] * w[v];
   };

@@ -16,10 +16,22 @@ constexpr int W = 8;
 #else
 constexpr int W = 4;
 #endif
-typedef float Vec __attribute__((vector_size(4 * W), aligned(4), may_alias));
+typedef float Vec __attribute__((vector_size(4 * W)));
 
-inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
-inline void store(float* p, Vec x) { *reinterpret_cast<Vec*>(p) = x; }
+inline Vec load(const float* p) {
+  Vec x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+inline void store(float* p, Vec x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// The same, in a register: GCC would rather load a number again for each of its uses.
+inline Vec held(Vec x) {
+#if defined(__x86_64__)
+  asm("" : "+v"(x));
+#endif
+  return x;
+}
 
 inline Vec positive_part(Vec x) { return x < 0.0f ? Vec{} : x; }  // not a number stays one
 
