@@ -6,8 +6,9 @@ import shutil
 
 # For the environment of a process that computes on one core; XLA reads it with its first array.
 # With more threads than one it hands every operation from thread to thread, which takes longer than
-# most of them do: an update of PPO with 32 or 128 units takes half as long again. NumPy's threads wait
-# for each other in loops, so that two processes side by side take seconds for a few small matrices.
+# most of them do: an update of PPO with 32 or 128 units takes half as long again. NumPy's threads
+# wait for each other in loops, so that two processes side by side take seconds for a few small
+# matrices.
 ONE_THREAD = {"PJRT_NPROC": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 # The same, and a second thread for the native code alone, which knows what is worth dividing.

@@ -166,8 +166,8 @@ ffi::Error pack_all(ffi::RemainingArgs arrays, ffi::Result<F32_1> packed) {
 ffi::Error step(int64_t encoder, ffi::Span<const int64_t> again, F32_2 seen, F32_2 memory, Bool_1 first,
                 F32_1 packed, ffi::Result<F32_2> new_memory, ffi::Result<F32_2> outputs) {
   const int rows = int(seen.dimensions()[0]), hidden = int(memory.dimensions()[1]);
-  const int wide = std::max(int(encoder + again.size()), hidden) + UNIT;
-  float* room = scratch(size_t(rows) * (wide + 7 * hidden) + 2 * hidden);
+  const int wide = std::max(int(encoder + again.size()), hidden);
+  float* room = scratch(size_t(rows) * (wide + 7 * hidden) + hidden);
   const auto table = [&](int rows, int width) {
     const Table made{room, width};
     room += size_t(rows) * width;
