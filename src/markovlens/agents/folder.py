@@ -85,7 +85,7 @@ class RunFolder:
             write_text(self.path / CONFIG, _to_toml(specs))
             return
         for i, (ours, theirs) in enumerate(zip(specs, self.specs(), strict=False)):
-            for name, value in asdict(ours.config).items() | {("seed", ours.seed)}:
+            for name, value in [*asdict(ours.config).items(), ("seed", ours.seed)]:
                 found = theirs.seed if name == "seed" else getattr(theirs.config, name)
                 if found != value:
                     raise ValueError(
