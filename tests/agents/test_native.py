@@ -13,7 +13,7 @@ import pytest
 from markovlens.agents.cells import CELLS
 from markovlens.agents.native import library
 from markovlens.agents.native.dense import dense_layer
-from markovlens.agents.native.heads import heads_layer
+from markovlens.agents.native.outputs import output_layers
 from markovlens.agents.native.recurrence import fits, native_sequence
 from markovlens.agents.networks import actor_critic
 from markovlens.cores import find_compiler
@@ -108,7 +108,7 @@ def test_a_dense_layer_shows_what_is_not_a_number():
 @pytest.mark.parametrize(
     ("rows", "size", "n_actions", "n_critics"), [(16, 7, 1, 1), (40, 48, 35, 2)]
 )
-def test_heads_equal_their_definition(rows, size, n_actions, n_critics):
+def test_output_layers_equal_their_definition(rows, size, n_actions, n_critics):
     rng = np.random.default_rng(rows)
     hidden = normal(rng, rows, (1 + n_critics) * size)
     actor = normal(rng, size, n_actions), normal(rng, n_actions)
@@ -124,7 +124,7 @@ def test_heads_equal_their_definition(rows, size, n_actions, n_critics):
         found, pull = jax.vjp(function, hidden, *actor, *critics)
         return found, pull(wanted)
 
-    close(outcome(heads_layer), outcome(plain), 1e-6)
+    close(outcome(output_layers), outcome(plain), 1e-6)
 
 
 def test_a_step_of_acting_shows_what_is_not_a_number():

@@ -18,7 +18,7 @@ from markovlens.agents.gru import GRU
 from markovlens.agents.layers import Dense, dense, orthogonal
 from markovlens.agents.native.actor import actor_step, pack_layers
 from markovlens.agents.native.dense import many
-from markovlens.agents.native.heads import heads_layer
+from markovlens.agents.native.outputs import output_layers
 from markovlens.agents.native.recurrence import fits
 
 HIDDEN_GAIN, HEAD_GAIN, VALUE_GAIN, LOGIT_GAIN = 2**0.5, 2.0, 1.0, 0.01
@@ -92,7 +92,7 @@ class ActorCritic(eqx.Module):
         n_critics, size = self.value_weight.shape
         rows = hidden.reshape(-1, hidden.shape[-1])
         if many(len(rows)):
-            action, value = heads_layer(
+            action, value = output_layers(
                 rows, self.actor.weight, self.actor.bias, self.value_weight, self.value_bias
             )
         else:

@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from markovlens.agents.native.recurrence import CellName, fits, native_sequence
+from markovlens.agents.native.recurrence import NativeCell, fits, native_sequence
 
 
 class Rule(NamedTuple):
     """f and its derivative, in the pieces that the loop needs apart."""
 
-    cell: CellName  # which native loop does the same
+    cell: NativeCell  # which native loop does the same
     forward: Callable[[Array, Array, Array], Array]  # x, g, m -> m'
     slopes: Callable[[Array, Array, Array], Array]  # x, g, m -> whatever the pulls need, [..., P]
     pull_gates: Callable[[Array, Array], Array]  # slopes, dm' -> dg

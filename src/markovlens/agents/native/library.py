@@ -26,7 +26,9 @@ from markovlens.cores import available_cores, find_compiler
 from markovlens.files import cache_folder
 
 HERE = Path(__file__).parent
-SOURCES = [HERE / name for name in ("actor.cc", "adam.cc", "dense.cc", "heads.cc", "recurrence.cc")]
+SOURCES = [
+    HERE / name for name in ("actor.cc", "adam.cc", "dense.cc", "outputs.cc", "recurrence.cc")
+]
 HEADERS = [HERE / name for name in ("cells.h", "pair.h", "product.h", "rows.h", "vectors.h")]
 TARGETS = (
     "markovlens_actor_pack",
@@ -37,8 +39,8 @@ TARGETS = (
     "markovlens_dense_by_parameters",
     "markovlens_gru_forward",
     "markovlens_gru_backward",
-    "markovlens_heads_forward",
-    "markovlens_heads_backward",
+    "markovlens_outputs_forward",
+    "markovlens_outputs_backward",
     "markovlens_lstm_forward",
     "markovlens_lstm_backward",
 )

@@ -12,7 +12,7 @@ from markovlens.agents.native.library import available, call
 UNITS = 16  # the loop goes through the units so many at a time
 SAVED = {"gru": 4, "lstm": 6}  # numbers a unit that the way back needs of each step
 
-CellName = Literal["gru", "lstm"]
+NativeCell = Literal["gru", "lstm"]
 
 
 def fits(n_hidden: int) -> bool:
@@ -22,7 +22,7 @@ def fits(n_hidden: int) -> bool:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def native_sequence(
-    cell: CellName,
+    cell: NativeCell,
     projected: Float[Array, "T N K"],
     memory: Float[Array, "N M"],
     first: Bool[Array, "T N"],
@@ -35,7 +35,7 @@ def native_sequence(
 
 
 def _forward(
-    cell: CellName, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
+    cell: NativeCell, projected: Array, memory: Array, first: Array, weight: Array, bias: Array
 ) -> tuple[Array, Any]:
     n_hidden = weight.shape[0]
     sizes = memory.shape[1], n_hidden, SAVED[cell] * n_hidden
@@ -47,7 +47,7 @@ def _forward(
     return memories, (before, saved, first, weight)
 
 
-def _backward(cell: CellName, kept: Any, d_memories: Array) -> tuple[Any, ...]:
+def _backward(cell: NativeCell, kept: Any, d_memories: Array) -> tuple[Any, ...]:
     before, saved, first, weight = kept
     n_hidden, n_gates = weight.shape
     gates = (*first.shape, n_gates)

@@ -1,4 +1,4 @@
-"""The actor's and the critics' last layers in C++ (`heads.cc`), with their derivative."""
+"""The actor's and the critics' last layers in C++ (`outputs.cc`), with their derivative."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from markovlens.agents.native.library import call
 
 
 @jax.custom_vjp
-def heads_layer(
+def output_layers(
     hidden: Float[Array, "n D"],
     weight: Float[Array, "H A"],
     bias: Float[Array, "A"],
@@ -27,7 +27,7 @@ def _forward(
     n = len(hidden)
     shapes = [(n, bias.size), (n, critics_bias.size)]
     arrays = hidden, weight, bias, critics, critics_bias
-    action, value = call("markovlens_heads_forward", shapes, *arrays)
+    action, value = call("markovlens_outputs_forward", shapes, *arrays)
     return (action, value), (hidden, weight, critics)
 
 
@@ -35,7 +35,7 @@ def _backward(saved: Any, d_out: tuple[Array, Array]) -> tuple[Array, ...]:
     hidden, weight, critics = saved
     (n_critics, _), n_actions = critics.shape, weight.shape[1]
     shapes = [hidden.shape, weight.shape, (n_actions,), critics.shape, (n_critics,)]
-    return tuple(call("markovlens_heads_backward", shapes, hidden, *d_out, weight, critics))
+    return tuple(call("markovlens_outputs_backward", shapes, hidden, *d_out, weight, critics))
 
 
-heads_layer.defvjp(_forward, _backward)
+output_layers.defvjp(_forward, _backward)

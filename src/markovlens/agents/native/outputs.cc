@@ -100,7 +100,7 @@ ffi::Error backward(Array2 hidden, Array2 d_action, Array2 d_value, Array2 weigh
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_heads_forward, forward,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_outputs_forward, forward,
                               ffi::Ffi::Bind()
                                   .Arg<Array2>()
                                   .Arg<Array2>()
@@ -110,7 +110,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_heads_forward, forward,
                                   .Ret<Array2>()
                                   .Ret<Array2>());
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_heads_backward, backward,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(markovlens_outputs_backward, backward,
                               ffi::Ffi::Bind()
                                   .Arg<Array2>()
                                   .Arg<Array2>()
